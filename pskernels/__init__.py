@@ -1,0 +1,47 @@
+"""Kernel machines for any Lipschitz loss, by p-sparsified sketches.
+
+    seed -> S = S_SG · S_SS -> landmarks X[idx] -> tiles of K(X[idx], X) -> S·K, S·K·Sᵀ
+            sketches                              gram, kernels
+"""
+
+from pskernels.gram import SketchedGram, kernel_matmul, sketch_gram
+from pskernels.kernels import (
+    RBF,
+    Cosine,
+    Laplacian,
+    Linear,
+    Matern,
+    Polynomial,
+    Sobolev,
+)
+from pskernels.sketches import (
+    ROS,
+    Accumulation,
+    CountSketch,
+    Gaussian,
+    PSparsified,
+    Sketch,
+    SubSampling,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ROS",
+    "RBF",
+    "Accumulation",
+    "Cosine",
+    "CountSketch",
+    "Gaussian",
+    "Laplacian",
+    "Linear",
+    "Matern",
+    "PSparsified",
+    "Polynomial",
+    "Sketch",
+    "SketchedGram",
+    "Sobolev",
+    "SubSampling",
+    "kernel_matmul",
+    "sketch_gram",
+]

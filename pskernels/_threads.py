@@ -1,0 +1,107 @@
+"""How many threads to use, and BLAS kept to one thread where that matters."""
+
+import math
+import os
+import threading
+from contextlib import contextmanager
+from functools import cache
+
+from pskernels._build_info import OPENMP
+from pskernels._validation import check_int
+
+# libgomp's pool does not survive a fork: a child that used it would hang.
+_forked = False
+
+
+def _after_fork_in_child():
+    global _forked
+    _forked = True
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def _cgroup_cpus():
+    """CPUs that the control group grants (version 2, then 1), or None."""
+    try:
+        with open("/sys/fs/cgroup/cpu.max") as file:
+            quota, period = file.read().split()
+    except (OSError, ValueError):
+        try:
+            with open("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") as file:
+                quota = file.read().strip()
+            with open("/sys/fs/cgroup/cpu/cpu.cfs_period_us") as file:
+                period = file.read().strip()
+        except OSError:
+            return None
+    if quota in ("max", "-1"):
+        return None
+    return max(1, math.ceil(int(quota) / int(period)))
+
+
+@cache
+def available_cpus():
+    """CPUs this process may use, by affinity and control group."""
+    if hasattr(os, "sched_getaffinity"):
+        n_cpus = len(os.sched_getaffinity(0))
+    else:
+        n_cpus = os.cpu_count() or 1
+    return min(n_cpus, _cgroup_cpus() or n_cpus)
+
+
+def _threads_from_environment():
+    for name in ("PSKERNELS_NUM_THREADS", "OMP_NUM_THREADS"):
+        # OMP_NUM_THREADS may be a list, one number for each nesting level
+        value = os.environ.get(name, "").split(",")[0].strip()
+        if value.isdecimal() and int(value) > 0:
+            return int(value)
+    return None
+
+
+def resolve_n_threads(n_threads):
+    """The number of threads to run with; None means all that may be used."""
+    if n_threads is not None:
+        n_threads = check_int(n_threads, "n_threads", minimum=1)
+    if _forked or not OPENMP:
+        return 1
+    if n_threads is not None:
+        return n_threads
+    from_environment = _threads_from_environment()
+    if from_environment is None:
+        return available_cpus()
+    return min(from_environment, available_cpus())
+
+
+class _BlasLimit:
+    """Limit BLAS to one thread while at least one caller is inside.
+
+    threadpoolctl's limits are global: were each of two overlapping callers to
+    restore what it found, the last one would leave BLAS limited for good.
+    """
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._n_inside = 0
+        self._controller = None
+        self._limit = None
+
+    @contextmanager
+    def __call__(self):
+        with self._lock:
+            if self._n_inside == 0:
+                if self._controller is None:
+                    from threadpoolctl import ThreadpoolController
+
+                    self._controller = ThreadpoolController()
+                self._limit = self._controller.limit(limits=1, user_api="blas")
+            self._n_inside += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._n_inside -= 1
+                if self._n_inside == 0:
+                    self._limit.restore_original_limits()
+
+
+single_threaded_blas = _BlasLimit()

@@ -1,0 +1,115 @@
+"""Checks of arguments: each error names the parameter, the value and the need."""
+
+import numbers
+
+import numpy as np
+
+
+def check_int(value, name, *, minimum):
+    """An integer of at least `minimum`."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name} must be an integer, got {value!r}")
+    if value < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {value}")
+    return int(value)
+
+
+def check_positive(value, name):
+    """A finite real number above 0."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a real number, got {value!r}")
+    if not 0 < value < np.inf:
+        raise ValueError(f"{name} must be positive and finite, got {value!r}")
+    return float(value)
+
+
+def check_probability(value, name):
+    """A real number in (0, 1]."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a real number, got {value!r}")
+    if not 0 < value <= 1:
+        raise ValueError(f"{name} must be in (0, 1], got {value!r}")
+    return float(value)
+
+
+def check_option(value, name, options):
+    """One of a few strings."""
+    if not isinstance(value, str) or value not in options:
+        listed = ", ".join(repr(option) for option in options)
+        raise ValueError(f"{name} must be one of {listed}, got {value!r}")
+    return value
+
+
+def check_real_array(array, name):
+    """A NumPy array of real numbers; no copy is made of one."""
+    if hasattr(array, "toarray"):
+        raise TypeError(
+            f"{name} is a sparse {type(array).__name__}; a dense array is needed: "
+            f"pass {name}.toarray()"
+        )
+    array = np.asarray(array)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(
+            f"{name} must hold real numbers, got an array of dtype {array.dtype}"
+        )
+    return array
+
+
+def check_points(X, name):
+    """A non-empty 2-d array of real numbers, one point in each row.
+
+    That they are finite is checked later, in the pass that also computes the
+    means of the columns (`check_finite`).
+    """
+    X = check_real_array(X, name)
+    if X.ndim != 2:
+        hint = f"; {name}.reshape(-1, 1) if it is one feature" if X.ndim == 1 else ""
+        raise ValueError(
+            f"{name} must be 2-d, one point in each row, got shape {X.shape}{hint}"
+        )
+    if 0 in X.shape:
+        raise ValueError(
+            f"{name} needs at least one point and one feature, got shape {X.shape}"
+        )
+    return X
+
+
+def raise_not_finite(X, name):
+    """Say where the first NaN or infinity of X is (X is known to have one)."""
+    for i, row in enumerate(X):
+        bad = np.flatnonzero(~np.isfinite(row))
+        if len(bad):
+            raise ValueError(
+                f"{name} contains {row[bad[0]]} in row {i}, column {bad[0]}; "
+                "every value must be finite"
+            )
+    raise ValueError(f"{name} has values too large to be summed in float64")
+
+
+def common_dtype(*arrays):
+    """float32 if every array is float32, else float64."""
+    if all(array.dtype == np.float32 for array in arrays):
+        return np.dtype(np.float32)
+    return np.dtype(np.float64)
+
+
+def check_out(out, shape, dtype):
+    """The output array: a new one, or the caller's if it fits."""
+    if out is None:
+        return np.empty(shape, dtype)
+    if not isinstance(out, np.ndarray):
+        raise TypeError(f"out must be a NumPy array, got {type(out).__name__}")
+    if out.shape != shape or out.dtype != dtype:
+        raise ValueError(
+            f"out must have shape {shape} and dtype {dtype}, "
+            f"got shape {out.shape} and dtype {out.dtype}"
+        )
+    if not out.flags.writeable:
+        raise ValueError("out must be writeable, got a read-only array")
+    return out
+
+
+def check_memory_limit(memory_limit, default):
+    if memory_limit is None:
+        return default
+    return check_int(memory_limit, "memory_limit (bytes)", minimum=1)

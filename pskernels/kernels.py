@@ -1,0 +1,249 @@
+"""Kernels: frozen dataclasses, with strings as shorthand (`get_kernel`).
+
+A compiled kernel is evaluated on points that were first centred (if `centred`),
+normalised (if `normalised`) and multiplied by `factor`: whatever is constant
+goes into that factor, and the inner loop of src/engine_body.h has none of it.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from typing import ClassVar
+
+import numpy as np
+
+from pskernels import _gram
+from pskernels._validation import check_int, check_option, check_positive
+
+LOG2_E = 1 / math.log(2)
+
+# |a|² + |b|² - 2ab carries an error of about the unit roundoff times the norms,
+# which the exponential turns into a relative one.  Tiles with norms above this
+# (in units of the exponent of 2) sum the squared differences instead.
+DIRECT_ABOVE = {"float32": 32.0, "float64": 1024.0}
+
+GAMMA_RULES = ("scale", "median")
+MEDIAN_SUBSAMPLE = 1000
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Base class; `name` is its key in the table of compiled kernels."""
+
+    name: ClassVar[str]
+    factor: ClassVar[float] = 1.0
+    degree: ClassVar[int] = 0
+    coef0: ClassVar[float] = 0.0
+    centred: ClassVar[bool] = False
+    normalised: ClassVar[bool] = False
+    non_negative: ClassVar[bool] = False
+
+    def native(self, dtype):
+        """(code, degree, coef0, direct_above), what `_gram.gram_block` takes."""
+        code = _gram.KERNEL_CODES[self.name]
+        return code, self.degree, self.coef0, DIRECT_ABOVE[str(dtype)]
+
+
+@dataclass(frozen=True)
+class _GammaKernel(Kernel):
+    """A kernel with a scale parameter: a number, or a rule that sets it from X.
+
+    "scale" (the default) is 1 / (n_features · X.var()); "median" comes from the
+    median distance of two points, see `with_gamma`.
+    """
+
+    gamma: float | str | None = None
+
+    median_metric: ClassVar[str] = "sqeuclidean"
+
+    def __post_init__(self):
+        if self.gamma is None:
+            object.__setattr__(self, "gamma", "scale")
+        if isinstance(self.gamma, str):
+            check_option(self.gamma, "gamma", GAMMA_RULES)
+        else:
+            object.__setattr__(self, "gamma", check_positive(self.gamma, "gamma"))
+
+    def with_gamma(self, X, variance):
+        """The same kernel with `gamma` a number.
+
+        Parameters
+        ----------
+        X : ndarray, shape (n, d)
+        variance : float
+            X.var(), which "scale" needs.
+        """
+        if self.gamma == "scale":
+            gamma = 1 / (X.shape[1] * variance) if variance > 0 else 1.0
+        elif self.gamma == "median":
+            gamma = self._median_gamma(X)
+        else:
+            return self
+        return replace(self, gamma=gamma)
+
+    def _median_gamma(self, X):
+        """1/(2·median |x - x'|²), on a subsample; laplacian: 1/median |x - x'|₁."""
+        from scipy.spatial.distance import pdist
+
+        chosen = slice(None)
+        if len(X) > MEDIAN_SUBSAMPLE:
+            chosen = np.random.default_rng(0).choice(
+                len(X), MEDIAN_SUBSAMPLE, replace=False
+            )
+        distances = pdist(np.asarray(X[chosen], np.float64), self.median_metric)
+        median = np.median(distances) if len(distances) else 0.0
+        if not median > 0:
+            raise ValueError(
+                "gamma='median' needs points that differ, but the median distance "
+                "of X is 0; give gamma as a number"
+            )
+        return 1 / median if self.median_metric == "cityblock" else 0.5 / median
+
+
+@dataclass(frozen=True)
+class RBF(_GammaKernel):
+    """exp(-gamma · ‖x - x'‖²)."""
+
+    name: ClassVar = "rbf"
+    centred: ClassVar = True
+
+    @property
+    def factor(self):
+        return math.sqrt(self.gamma * LOG2_E)
+
+
+@dataclass(frozen=True)
+class Laplacian(_GammaKernel):
+    """exp(-gamma · ‖x - x'‖₁)."""
+
+    name: ClassVar = "laplacian"
+    centred: ClassVar = True
+    median_metric: ClassVar = "cityblock"
+
+    @property
+    def factor(self):
+        return self.gamma * LOG2_E
+
+
+@dataclass(frozen=True)
+class Matern(_GammaKernel):
+    """The Matérn kernel of smoothness nu, with q = √(2·nu)·‖x - x'‖/ℓ:
+
+    exp(-q) for nu = 1/2, (1 + q)·exp(-q) for 3/2, (1 + q + q²/3)·exp(-q) for 5/2.
+    gamma = 1/(2ℓ²), so that nu → ∞ is the rbf kernel of the same gamma.
+    """
+
+    nu: float = field(default=1.5, kw_only=True)
+
+    centred: ClassVar = True
+    NAMES: ClassVar = {0.5: "matern12", 1.5: "matern32", 2.5: "matern52"}
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.nu not in self.NAMES:
+            raise ValueError(f"nu must be 0.5, 1.5 or 2.5, got {self.nu!r}")
+
+    @property
+    def name(self):
+        return self.NAMES[self.nu]
+
+    @property
+    def factor(self):
+        return math.sqrt(2 * self.nu * 2 * self.gamma)
+
+
+@dataclass(frozen=True)
+class Polynomial(_GammaKernel):
+    """(gamma · ⟨x, x'⟩ + coef0)^degree."""
+
+    degree: int = field(default=3, kw_only=True)
+    coef0: float = field(default=1.0, kw_only=True)
+
+    name: ClassVar = "polynomial"
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_int(self.degree, "degree", minimum=1)
+        if not np.isfinite(self.coef0):
+            raise ValueError(f"coef0 must be finite, got {self.coef0!r}")
+
+    @property
+    def factor(self):
+        return math.sqrt(self.gamma)
+
+
+@dataclass(frozen=True)
+class Linear(Kernel):
+    """⟨x, x'⟩."""
+
+    name: ClassVar = "linear"
+
+
+@dataclass(frozen=True)
+class Cosine(Kernel):
+    """⟨x, x'⟩ / (‖x‖·‖x'‖), and 0 where x or x' is 0."""
+
+    name: ClassVar = "linear"
+    normalised: ClassVar = True
+
+
+@dataclass(frozen=True)
+class Sobolev(Kernel):
+    """Π_k (1 + min(x_k, x'_k)), of first order, for x ≥ 0."""
+
+    name: ClassVar = "sobolev"
+    non_negative: ClassVar = True
+
+
+@dataclass(frozen=True)
+class CallableKernel(Kernel):
+    """A Python function of two arrays of points, (a, d) and (b, d) → (a, b)."""
+
+    function: Callable
+
+
+@dataclass(frozen=True)
+class Precomputed(Kernel):
+    """X is the Gram matrix itself, an array or a memory map."""
+
+
+KERNELS = {
+    "rbf": RBF,
+    "laplacian": Laplacian,
+    "matern12": lambda gamma=None: Matern(gamma, nu=0.5),
+    "matern32": lambda gamma=None: Matern(gamma, nu=1.5),
+    "matern52": lambda gamma=None: Matern(gamma, nu=2.5),
+    "polynomial": Polynomial,
+    "linear": Linear,
+    "cosine": Cosine,
+    "sobolev": Sobolev,
+    "precomputed": Precomputed,
+}
+
+
+def get_kernel(kernel, gamma=None):
+    """The kernel object behind a name, an object or a function.
+
+    `gamma` is for names; an object carries its own.
+    """
+    if isinstance(kernel, str):
+        make = KERNELS[check_option(kernel, "kernel", KERNELS)]
+        if gamma is None:
+            return make()
+        if isinstance(make(), _GammaKernel):
+            return make(gamma)
+    elif isinstance(kernel, Kernel):
+        if gamma is None:
+            return kernel
+        if any(f.name == "gamma" for f in fields(kernel)):
+            raise ValueError(
+                f"gamma={gamma!r} was given beside {kernel}, which has its own gamma"
+            )
+    elif callable(kernel):
+        if gamma is None:
+            return CallableKernel(kernel)
+    else:
+        raise TypeError(
+            f"kernel must be a name, a kernel object or a function, got {kernel!r}"
+        )
+    raise ValueError(f"kernel {kernel!r} has no gamma, but gamma={gamma!r} was given")

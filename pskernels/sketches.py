@@ -1,0 +1,527 @@
+"""Sketches: random matrices S of few rows, with E[SᵀS] = I.
+
+A distribution, such as ``PSparsified(s=100)``, knows no data; its ``draw(n)``
+gives a `Sketch`, the matrix itself, always in the form S = S_SG · S_SS:
+
+    S = scale · weights · (rows ``indices`` of the n × n identity)
+
+Only the points in ``indices``, the *landmarks*, ever enter a kernel.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from pskernels import _sketch
+from pskernels._threads import resolve_n_threads
+from pskernels._validation import (
+    check_int,
+    check_option,
+    check_probability,
+    check_real_array,
+)
+
+# S_SG with a larger share of non-zeros than this is kept dense: measured in
+# bench/benchmarks/gram.py, products with it are then faster.
+DENSE_ABOVE = 0.25
+
+# Expected non-zeros in a row of a p-sparsified sketch, the paper's setting.
+DEFAULT_ROW_ENTRIES = 20
+
+
+def philox_key(random_state):
+    """Two 64-bit words that seed a counter-based generator.
+
+    Parameters
+    ----------
+    random_state : None, int, numpy Generator or numpy RandomState
+        None takes fresh entropy; a generator is advanced, so that two calls
+        with it give different keys.
+    """
+    if isinstance(random_state, np.random.Generator):
+        return random_state.integers(0, 2**64, size=2, dtype=np.uint64)
+    if isinstance(random_state, np.random.RandomState):
+        return np.frombuffer(random_state.bytes(16), dtype=np.uint64).copy()
+    if random_state is not None:
+        random_state = check_int(random_state, "random_state", minimum=0)
+    return np.random.SeedSequence(random_state).generate_state(2, np.uint64)
+
+
+def _generator(key, stream=0):
+    """NumPy's generator on the same key; streams are 2^192 counters apart."""
+    return np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, stream]))
+
+
+def _signs(generator, size):
+    return 2.0 * generator.integers(0, 2, size=size, dtype=np.int8) - 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Sketch:
+    """A drawn sketch, S = scale · weights · I[indices], of shape (s, n).
+
+    Attributes
+    ----------
+    shape : tuple of int
+        (s, n).
+    indices : ndarray of int64, shape (m,)
+        The landmarks: the columns of S that are not null, increasing.
+    weights : scipy.sparse.csc_array or ndarray of float64, shape (s, m)
+        S_SG, before scaling.
+    scale : float
+        The factor that makes E[SᵀS] = I.
+    """
+
+    shape: tuple
+    indices: np.ndarray
+    weights: np.ndarray
+    scale: float
+
+    # NumPy leaves `array @ sketch` to us instead of treating us as a scalar.
+    __array_ufunc__ = None
+
+    @cached_property
+    def T(self):  # noqa: N802 - the name NumPy users expect
+        return _TransposedSketch(self)
+
+    @property
+    def is_dense(self):
+        return isinstance(self.weights, np.ndarray)
+
+    def __matmul__(self, A):
+        """S · A, from the rows of A at the landmarks."""
+        s, n = self.shape
+        if A.shape[0] != n:
+            raise ValueError(
+                f"the sketch has {n} columns, but A has {A.shape[0]} rows"
+            )
+        rows = A if len(self.indices) == n else A[self.indices]
+        return (self.scaled_weights(A.dtype) @ rows).astype(
+            _product_dtype(A), copy=False
+        )
+
+    def scaled_weights(self, dtype=np.float64):
+        """scale · weights, in float32 if `dtype` is float32, else float64."""
+        dtype = np.float32 if dtype == np.float32 else np.float64
+        return (self.scale * self.weights).astype(dtype, copy=False)
+
+    def to_scipy(self):
+        """S as a scipy.sparse.csc_array of shape (s, n)."""
+        weights = sp.coo_array(self.scaled_weights())
+        columns = self.indices[weights.col]
+        return sp.csc_array((weights.data, (weights.row, columns)), shape=self.shape)
+
+    def to_dense(self):
+        """S as an ndarray of shape (s, n)."""
+        dense = np.zeros(self.shape)
+        weights = self.scaled_weights()
+        dense[:, self.indices] = weights if self.is_dense else weights.toarray()
+        return dense
+
+    def __repr__(self):
+        form = "dense" if self.is_dense else "sparse"
+        s, n = self.shape
+        return f"<Sketch {s} x {n}, {len(self.indices)} landmarks, {form} weights>"
+
+
+@dataclass(frozen=True, eq=False)
+class _TransposedSketch:
+    """Sᵀ, so that ``A @ sketch.T`` reads only the columns of A that count."""
+
+    T: Sketch
+
+    __array_ufunc__ = None
+
+    @property
+    def shape(self):
+        return self.T.shape[::-1]
+
+    def __matmul__(self, A):
+        """Sᵀ · A: rows outside the landmarks are 0."""
+        s, n = self.T.shape
+        if A.shape[0] != s:
+            raise ValueError(f"the sketch has {s} rows, but A has {A.shape[0]} rows")
+        product = np.zeros((n, *A.shape[1:]), _product_dtype(A))
+        product[self.T.indices] = self.T.scaled_weights(A.dtype).T @ A
+        return product
+
+    def __rmatmul__(self, A):
+        return (self.T @ A.T).T
+
+
+def _product_dtype(A):
+    return np.float32 if A.dtype == np.float32 else np.float64
+
+
+def _checked_range(bounds, size, name):
+    """(start, end) inside [0, size); None is all of it."""
+    if bounds is None:
+        return 0, size
+    start, end = bounds
+    if not 0 <= start < end <= size:
+        raise ValueError(f"{name} must be a part of [0, {size}), got {bounds}")
+    return int(start), int(end)
+
+
+def _csc_without_null_columns(values, rows, columns, shape):
+    """indices and S_SG of entries in any order; entries at one place add up."""
+    order = np.argsort(columns, kind="stable")  # merges rows, which are sorted
+    indices, starts = np.unique(columns[order], return_index=True)
+    indptr = np.append(starts, len(columns))
+    weights = sp.csc_array(
+        (values[order], rows[order], indptr),
+        shape=(shape[0], len(indices)),
+    )
+    weights.sum_duplicates()
+    return indices.astype(np.int64), weights
+
+
+def _dense_without_null_columns(S):
+    indices = np.flatnonzero(S.any(axis=0))
+    return indices, S if len(indices) == S.shape[1] else S[:, indices]
+
+
+@dataclass(frozen=True)
+class _Distribution:
+    """What the sketches share: the number of rows."""
+
+    s: int
+
+    def __post_init__(self):
+        check_int(self.s, "s", minimum=1)
+
+    def draw(self, n, random_state=None):
+        """Draw the sketch of n points.
+
+        Parameters
+        ----------
+        n : int
+            Number of points, the columns of S.
+        random_state : None, int, numpy Generator or numpy RandomState
+
+        Returns
+        -------
+        Sketch
+        """
+        n = check_int(n, "n", minimum=1)
+        return self._draw(n, philox_key(random_state))
+
+
+class _Blockwise(_Distribution):
+    """Sketches of which every part can be drawn alone."""
+
+    def draw_block(self, n, random_state, *, rows=None, columns=None, n_threads=None):
+        """Draw a part of the sketch that `draw` gives for the same seed.
+
+        Parameters
+        ----------
+        n : int
+            Number of columns of the whole sketch.
+        random_state : int
+            The seed of the whole sketch.
+        rows, columns : tuple (start, end), optional
+            The part; all rows or columns by default.
+
+        Returns
+        -------
+        Sketch
+            Of shape (rows, columns); it may have no landmark at all.
+        """
+        n = check_int(n, "n", minimum=1)
+        rows = _checked_range(rows, self.s, "rows")
+        columns = _checked_range(columns, n, "columns")
+        key = philox_key(random_state)
+        return self._draw_block(n, key, rows, columns, resolve_n_threads(n_threads))
+
+    def _draw(self, n, key):
+        return self._draw_block(n, key, (0, self.s), (0, n), resolve_n_threads(None))
+
+
+@dataclass(frozen=True)
+class PSparsified(_Blockwise):
+    """The p-sparsified sketch: entries are 0 with probability 1 - p.
+
+    The others are ±1/√(s·p) ("rademacher", p-SR) or N(0, 1)/√(s·p)
+    ("gaussian", p-SG).  The number of landmarks is Binomial(n, 1 - (1 - p)^s).
+
+    The same seed gives the same entries whatever the number of threads, and
+    more rows or columns extend a sketch: entry (i, j) depends on neither s nor
+    n, but for the scale.
+
+    Parameters
+    ----------
+    s : int
+        Number of rows.
+    p : float in (0, 1], optional
+        Probability of a non-zero.  None means min(1, 20/n): 20 non-zeros are
+        expected in each row.
+    kind : {"rademacher", "gaussian"}
+
+    Examples
+    --------
+    >>> import pskernels as psk
+    >>> sketch = psk.PSparsified(s=100, p=0.002).draw(10_000, random_state=0)
+    >>> sketch
+    <Sketch 100 x 10000, 1818 landmarks, sparse weights>
+    """
+
+    p: float | None = None
+    kind: str = "rademacher"
+
+    KINDS: ClassVar = ("rademacher", "gaussian")
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.p is not None:
+            check_probability(self.p, "p")
+        check_option(self.kind, "kind", self.KINDS)
+
+    def _draw(self, n, key):
+        sketch = super()._draw(n, key)
+        if len(sketch.indices) == 0:
+            p = self._p(n)
+            raise ValueError(
+                f"no landmark was drawn: s={self.s}, n={n} and p={p:g} give "
+                f"{self.s * n * p:.3g} non-zeros on average; take a larger p or s"
+            )
+        return sketch
+
+    def _p(self, n):
+        return min(1.0, DEFAULT_ROW_ENTRIES / n) if self.p is None else float(self.p)
+
+    def _draw_block(self, n, key, rows, columns, n_threads):
+        p = self._p(n)
+        shape = rows[1] - rows[0], columns[1] - columns[0]
+        counts = np.full(shape[0], shape[1], np.int64)
+        if p < 1:
+            _sketch.count_entries(key, rows[0], *columns, p, counts, n_threads)
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        entry_columns = np.empty(indptr[-1], np.int64)
+        values = np.empty(indptr[-1])
+        _sketch.draw_csr(
+            key,
+            rows[0],
+            *columns,
+            p,
+            self.kind == "gaussian",
+            indptr,
+            entry_columns,
+            values,
+            n_threads,
+        )
+        if p == 1:
+            indices, weights = np.arange(shape[1]), values.reshape(shape)
+        elif p > DENSE_ABOVE:
+            csr = sp.csr_array((values, entry_columns, indptr), shape=shape)
+            indices, weights = _dense_without_null_columns(csr.toarray())
+        else:
+            entry_rows = np.repeat(np.arange(shape[0]), counts)
+            indices, weights = _csc_without_null_columns(
+                values, entry_rows, entry_columns, shape
+            )
+        return Sketch(shape, indices, weights, 1 / np.sqrt(self.s * p))
+
+
+class Gaussian(PSparsified):
+    """The dense Gaussian sketch, entries N(0, 1/s): p-SG at p = 1.
+
+    Every point is a landmark.
+
+    Parameters
+    ----------
+    s : int
+        Number of rows.
+    """
+
+    def __init__(self, s):
+        super().__init__(s=s, p=1.0, kind="gaussian")
+
+    def __repr__(self):
+        return f"Gaussian(s={self.s})"
+
+
+@dataclass(frozen=True)
+class CountSketch(_Blockwise):
+    """One ±1 in each column, in a row chosen uniformly.
+
+    Every point is a landmark.
+
+    Parameters
+    ----------
+    s : int
+        Number of rows.
+    """
+
+    def _draw_block(self, n, key, rows, columns, n_threads):
+        bits = np.random.Philox(key=key)
+        bits.advance(columns[0])  # a counter, four words, for each column
+        words = bits.random_raw(4 * (columns[1] - columns[0])).reshape(-1, 4)
+        # high half · s / 2^32: uniform up to s / 2^32
+        row = ((words[:, 0] >> np.uint64(32)) * np.uint64(self.s)) >> np.uint64(32)
+        sign = 1.0 - 2.0 * (words[:, 1] >> np.uint64(63))
+        row = row.astype(np.int64) - rows[0]
+        (inside,) = np.nonzero((row >= 0) & (row < rows[1] - rows[0]))
+        shape = rows[1] - rows[0], columns[1] - columns[0]
+        indices, weights = _csc_without_null_columns(
+            sign[inside], row[inside], inside, shape
+        )
+        return Sketch(shape, indices, weights, 1.0)
+
+
+@dataclass(frozen=True)
+class SubSampling(_Distribution):
+    """Sub-sampling, the sketch of the Nyström method.
+
+    Row i is √(n/s)·e_j: j uniform without replacement, or given.  With
+    probabilities q, j is drawn with replacement and the row is e_j/√(s·q_j).
+
+    Parameters
+    ----------
+    s : int, optional
+        Number of rows; not needed with `indices`.
+    indices : array of int, optional
+        The landmarks, all different.
+    probabilities : array of float, shape (n,), optional
+        Probability of each point, such as its leverage score; the sum is 1.
+    """
+
+    s: int | None = None
+    indices: np.ndarray | None = None
+    probabilities: np.ndarray | None = None
+
+    def __post_init__(self):
+        if self.indices is None:
+            super().__post_init__()
+            return
+        if self.probabilities is not None:
+            raise ValueError("give either indices or probabilities, not both")
+        indices = np.asarray(self.indices)
+        if indices.ndim != 1 or indices.dtype.kind not in "iu" or len(indices) == 0:
+            raise ValueError(
+                "indices must be a non-empty 1-d array of integers, got "
+                f"shape {indices.shape}, dtype {indices.dtype}"
+            )
+        if len(np.unique(indices)) != len(indices):
+            raise ValueError("indices must all be different")
+        if self.s is not None and self.s != len(indices):
+            raise ValueError(f"s={self.s}, but there are {len(indices)} indices")
+        object.__setattr__(self, "s", len(indices))
+
+    def _draw(self, n, key):
+        if self.probabilities is not None:
+            chosen, values = self._by_probability(n, key)
+        elif self.indices is not None:
+            chosen, values = self._given(n), np.ones(self.s)
+        else:
+            chosen, values = self._uniform(n, key), np.ones(self.s)
+        indices, weights = _csc_without_null_columns(
+            values, np.arange(self.s), chosen, (self.s, n)
+        )
+        return Sketch((self.s, n), indices, weights, np.sqrt(n / self.s))
+
+    def _given(self, n):
+        indices = np.asarray(self.indices)
+        if indices.min() < 0 or indices.max() >= n:
+            raise ValueError(
+                f"indices must be in [0, {n}), got values from {indices.min()} "
+                f"to {indices.max()}"
+            )
+        return indices.astype(np.int64)
+
+    def _uniform(self, n, key):
+        """The first s different values of a sequence of uniform draws."""
+        if self.s > n:
+            raise ValueError(f"s={self.s} points cannot be chosen out of n={n}")
+        generator = _generator(key)
+        drawn = np.empty(0, np.int64)
+        while True:
+            drawn = np.concatenate([drawn, generator.integers(n, size=2 * self.s)])
+            first_seen = np.sort(np.unique(drawn, return_index=True)[1])
+            if len(first_seen) >= self.s:
+                return drawn[first_seen[: self.s]]
+
+    def _by_probability(self, n, key):
+        q = check_real_array(self.probabilities, "probabilities").astype(float)
+        if q.shape != (n,):
+            raise ValueError(f"probabilities must have shape ({n},), got {q.shape}")
+        if not (q >= 0).all() or not np.isclose(q.sum(), 1):
+            raise ValueError(
+                "probabilities must not be negative and must add up to 1, got "
+                f"minimum {q.min():g} and sum {q.sum():g}"
+            )
+        cumulated = np.cumsum(q)
+        u = _generator(key).random(self.s) * cumulated[-1]
+        chosen = np.searchsorted(cumulated, u, side="right")
+        return chosen, 1 / np.sqrt(n * q[chosen])
+
+
+@dataclass(frozen=True)
+class Accumulation(_Distribution):
+    """The sum of m sub-samplings with random signs.
+
+    Row i is Σ_{t<m} ±√(n/(s·m))·e_{j(i,t)}, with every j uniform.
+
+    Parameters
+    ----------
+    s : int
+        Number of rows.
+    m : int
+        Number of sub-samplings that are accumulated.
+    """
+
+    m: int = 20
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_int(self.m, "m", minimum=1)
+
+    def _draw(self, n, key):
+        chosen = _generator(key).integers(n, size=self.s * self.m)
+        signs = _signs(_generator(key, stream=1), self.s * self.m)
+        rows = np.repeat(np.arange(self.s), self.m)
+        indices, weights = _csc_without_null_columns(signs, rows, chosen, (self.s, n))
+        return Sketch((self.s, n), indices, weights, np.sqrt(n / (self.s * self.m)))
+
+
+@dataclass(frozen=True)
+class ROS(_Distribution):
+    """The randomised orthogonal system: √(n/s) · s rows of H · random signs.
+
+    Every point is a landmark, and S is dense.
+
+    Parameters
+    ----------
+    s : int
+        Number of rows, at most n.
+    transform : {"cosine", "hadamard"}
+        H, orthonormal.  "hadamard" needs n to be a power of 2.
+    """
+
+    transform: str = "cosine"
+
+    TRANSFORMS: ClassVar = ("cosine", "hadamard")
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_option(self.transform, "transform", self.TRANSFORMS)
+
+    def _draw(self, n, key):
+        frequency = SubSampling(s=self.s)._uniform(n, key)[:, None]
+        point = np.arange(n)
+        if self.transform == "hadamard":
+            if n & (n - 1):
+                raise ValueError(
+                    f"transform='hadamard' needs n to be a power of 2, got n={n}; "
+                    "'cosine' takes any n"
+                )
+            parity = np.bitwise_count(frequency & point) & 1
+            rows = (1.0 - 2.0 * parity) / np.sqrt(n)
+        else:  # the type-II cosine transform; the angle is reduced in integers
+            angle = (2 * point + 1) * frequency % (4 * n)
+            rows = np.cos(np.pi / (2 * n) * angle) * np.sqrt(2 / n)
+            rows[frequency[:, 0] == 0] = 1 / np.sqrt(n)
+        rows *= _signs(_generator(key, stream=1), n)
+        return Sketch((self.s, n), point.astype(np.int64), rows, np.sqrt(n / self.s))

@@ -1,0 +1,507 @@
+"""The tile engine: S_SG · K(landmarks, points), without ever forming K.
+
+Stage: packed landmarks, points, weights -> out[i, j] = Σ_r W[i, r] k(z_r, x_j).
+
+Parallel axis: tiles of points (columns of the output).  Each tile is owned by
+one thread, which goes through the tiles of landmarks in their order, so that
+results are bitwise the same for any number of threads.  Inside a tile the work
+is done panel by panel by the compiled kernels of engine.h: a panel of K lives
+in the first-level cache and is consumed at once.
+
+Precision: points are centred and scaled in double and then rounded to the type
+of the data; norms are summed in double; float32 sums are carried over to
+double after every FLUSH_AFTER additions to an output.
+"""
+
+from cython.parallel cimport prange, threadid
+from libc.math cimport sqrt
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memset
+
+from _types cimport intp_t, real_t
+
+cdef extern from "engine.h" nogil:
+    ctypedef struct psk_kernel_spec:
+        int kernel
+        int degree
+        double coef0
+        double direct_above
+
+    ctypedef struct psk_engine:
+        const char *name
+        int mr
+        int nr
+        void (*kernel_panel)(
+            const psk_kernel_spec *spec, intp_t d, intp_t n_rows, const void *A,
+            const void *a_norm, double a_norm_max, const void *B,
+            const void *b_norm, void *K_panel) noexcept nogil
+        void (*scatter_panel)(
+            intp_t nnz, const int32_t *landmark, const int32_t *row,
+            const void *weight, const void *K_panel, void *acc) noexcept nogil
+        void (*gemm_panel)(
+            intp_t s, intp_t depth, const void *W, const void *K_panel,
+            void *acc) noexcept nogil
+
+    const psk_engine *psk_engine_for_double(int max_level)
+    const psk_engine *psk_engine_for_float(int max_level)
+
+    cdef enum:
+        PSK_RBF
+        PSK_LAPLACIAN
+        PSK_MATERN12
+        PSK_MATERN32
+        PSK_MATERN52
+        PSK_POLYNOMIAL
+        PSK_LINEAR
+        PSK_SOBOLEV
+
+cdef enum:
+    # A row of W · K_tile is summed in registers over one tile of landmarks;
+    # S_BLOCK rows of W (in packed form) and the tile of K fit in 1 MB of L2.
+    S_BLOCK = 96
+    # additions in float32 before the sum is carried over to double
+    FLUSH_AFTER = 256
+    MOMENT_CHUNK = 1024
+
+KERNEL_CODES = {
+    "rbf": PSK_RBF,
+    "laplacian": PSK_LAPLACIAN,
+    "matern12": PSK_MATERN12,
+    "matern32": PSK_MATERN32,
+    "matern52": PSK_MATERN52,
+    "polynomial": PSK_POLYNOMIAL,
+    "linear": PSK_LINEAR,
+    "sobolev": PSK_SOBOLEV,
+}
+
+cdef int max_simd_level = 2
+
+
+cdef inline const psk_engine *get_engine(bint is_double) noexcept nogil:
+    if is_double:
+        return psk_engine_for_double(max_simd_level)
+    return psk_engine_for_float(max_simd_level)
+
+
+def set_max_simd_level(int level):
+    """Use at most this level: 0 baseline, 1 AVX2, 2 AVX-512."""
+    global max_simd_level
+    max_simd_level = level
+
+
+def block_shape(bint is_double):
+    """(mr, nr, name): landmarks and points of a register block, SIMD level."""
+    cdef const psk_engine *engine = get_engine(is_double)
+    return engine.mr, engine.nr, engine.name.decode()
+
+
+cdef inline void pack_panel(
+    const real_t *X,          # IN  (n_points, d)
+    intp_t n_points,
+    intp_t d,
+    const double *center,     # IN  (d,)
+    double factor,
+    bint normalize,
+    intp_t width,
+    real_t *packed,           # OUT (d, width), zero behind n_points
+    real_t *norms,            # OUT (width,), squared norms of what was packed
+) noexcept nogil:
+    """packed[k, i] = factor * (X[i, k] - center[k]), normalised if asked to."""
+    cdef:
+        intp_t i, k
+        double norm, point_factor
+        real_t value
+    if n_points < width:
+        memset(packed, 0, d * width * sizeof(real_t))
+        memset(norms, 0, width * sizeof(real_t))
+    for i in range(n_points):
+        point_factor = factor
+        if normalize:
+            norm = 0
+            for k in range(d):
+                norm += <double>X[i * d + k] * <double>X[i * d + k]
+            point_factor = 1 / sqrt(norm) if norm > 0 else 0
+        norm = 0
+        for k in range(d):
+            value = <real_t>((X[i * d + k] - center[k]) * point_factor)
+            packed[k * width + i] = value
+            norm += <double>value * <double>value
+        norms[i] = <real_t>norm
+
+
+def pack_landmarks(
+    const real_t[:, ::1] Z,       # IN  (m, d)
+    const double[::1] center,     # IN  (d,)
+    real_t[::1] packed,           # OUT (ceil(m / mr) * d * mr,)
+    real_t[::1] norms,            # OUT (ceil(m / mr) * mr,)
+    double factor,
+    bint normalize,
+    int n_threads,
+):
+    """Pack landmarks into panels of mr, the form that `gram_block` reads."""
+    cdef:
+        intp_t m = Z.shape[0]
+        intp_t d = Z.shape[1]
+        intp_t mr = get_engine(real_t is double).mr
+        intp_t n_panels = (m + mr - 1) // mr
+        intp_t panel, start
+    for panel in prange(n_panels, nogil=True, num_threads=n_threads,
+                        use_threads_if=n_threads > 1, schedule="static"):
+        start = panel * mr
+        pack_panel(&Z[start, 0], min(mr, m - start), d, &center[0], factor,
+                   normalize, mr, &packed[start * d], &norms[start])
+
+
+cdef struct Landmarks:
+    # One block of landmarks, and the weights W = S_SG of those landmarks:
+    # entries sorted by landmark if sparse, a strided (s, n_rows) array if dense.
+    intp_t n_rows             # landmarks
+    intp_t row_tile           # landmarks of one tile, a multiple of mr
+    intp_t row_start          # number of the first one (triangle only)
+    const void *A
+    const void *a_norm
+    const double *tile_norm_max
+    bint dense
+    const int64_t *tile_ptr   # sparse: first entry of each tile
+    const int32_t *landmark   # sparse: counted from the start of the tile
+    const int32_t *row
+    const void *weight
+    const char *W             # dense, with its strides in bytes
+    intp_t W_stride_s
+    intp_t W_stride_row
+
+
+cdef struct Workspace:
+    # one thread's memory, in panels of nr points
+    void *B                   # (n_panels, d, nr)  points
+    void *b_norm              # (n_panels, nr)
+    void *K                   # (row_tile, nr), for every panel if W is dense
+    void *W                   # (ceil(S_BLOCK / mr) * mr, row_tile)  dense only
+    void *acc                 # (n_panels, s, nr)
+    double *total             # the same, float32 only
+
+
+cdef inline void keep_triangle(
+    real_t *K_panel,          # INOUT (n_rows, nr)
+    intp_t n_rows,
+    intp_t nr,
+    intp_t row_start,
+    intp_t col_start,
+) noexcept nogil:
+    """Entries above the diagonal stay, the diagonal is halved, the rest is 0.
+
+    So U + Uᵀ is all of the symmetric K[idx, idx], from half of its entries.
+    """
+    cdef intp_t r, c
+    for r in range(max(<intp_t>0, col_start - row_start), n_rows):
+        for c in range(nr):
+            if row_start + r == col_start + c:
+                K_panel[r * nr + c] *= <real_t>0.5
+            elif row_start + r > col_start + c:
+                K_panel[r * nr + c] = 0
+
+
+cdef inline void pack_weights(
+    const Landmarks *lm,
+    intp_t s_start,
+    intp_t s_end,
+    intp_t row_start,
+    intp_t depth,
+    intp_t mr,
+    real_t *packed,           # OUT (ceil((s_end - s_start) / mr), depth, mr)
+) noexcept nogil:
+    cdef:
+        intp_t i, r
+        const char *source
+        real_t *to
+    for i in range(s_end - s_start):
+        to = packed + (i // mr) * depth * mr + i % mr
+        source = (lm.W + (s_start + i) * lm.W_stride_s
+                  + row_start * lm.W_stride_row)
+        for r in range(depth):
+            to[r * mr] = (<const real_t *>(source + r * lm.W_stride_row))[0]
+
+
+cdef inline void apply_dense(
+    const psk_engine *engine,
+    const Landmarks *lm,
+    const Workspace *work,
+    intp_t s,
+    intp_t n_panels,
+    intp_t tile_start,
+    intp_t depth,
+    const real_t *type_tag,   # not read: tells Cython which real_t is meant
+) noexcept nogil:
+    """acc[panel] += W[:, tile] @ K[panel], S_BLOCK rows of W at a time."""
+    cdef intp_t panel, block, s_start, s_end
+    for block in range((s + S_BLOCK - 1) // S_BLOCK):
+        s_start = block * S_BLOCK
+        s_end = min(s, s_start + S_BLOCK)
+        pack_weights(lm, s_start, s_end, tile_start, depth, engine.mr,
+                     <real_t *>work.W)
+        for panel in range(n_panels):
+            engine.gemm_panel(
+                s_end - s_start, depth, work.W,
+                <real_t *>work.K + panel * lm.row_tile * engine.nr,
+                <real_t *>work.acc + (panel * s + s_start) * engine.nr)
+
+
+cdef inline void flush(real_t *acc, double *total, intp_t size) noexcept nogil:
+    """total += acc; acc = 0"""
+    cdef intp_t i
+    for i in range(size):
+        total[i] += acc[i]
+        acc[i] = 0
+
+
+cdef void gram_tile(
+    const psk_engine *engine,
+    const psk_kernel_spec *spec,
+    const Landmarks *lm,
+    const Workspace *work,
+    const real_t *points,     # IN  (n_points, d)
+    intp_t n_points,
+    intp_t d,
+    const double *center,     # IN  (d,)
+    double factor,
+    bint normalize,
+    intp_t s,
+    bint triangle,
+    intp_t col_start,         # number of the first point (triangle only)
+) noexcept nogil:
+    """acc (and total) := W · K(landmarks, points) for one tile of points."""
+    cdef:
+        intp_t mr = engine.mr
+        intp_t nr = engine.nr
+        intp_t n_panels = (n_points + nr - 1) // nr
+        intp_t acc_size = n_panels * s * nr
+        intp_t panel, tile, tile_start, n_rows, n_filled, panel_col
+        int64_t first = 0
+        int64_t last = 0
+        double n_added = 0
+        real_t *K_panel
+    for panel in range(n_panels):
+        pack_panel(points + panel * nr * d, min(nr, n_points - panel * nr), d,
+                   center, factor, normalize, nr,
+                   <real_t *>work.B + panel * nr * d,
+                   <real_t *>work.b_norm + panel * nr)
+    memset(work.acc, 0, acc_size * sizeof(real_t))
+    if real_t is float:
+        memset(work.total, 0, acc_size * sizeof(double))
+
+    for tile in range((lm.n_rows + lm.row_tile - 1) // lm.row_tile):
+        tile_start = tile * lm.row_tile
+        n_rows = min(lm.row_tile, lm.n_rows - tile_start)
+        if not lm.dense:
+            first = lm.tile_ptr[tile]
+            last = lm.tile_ptr[tile + 1]
+        for panel in range(n_panels):
+            K_panel = <real_t *>work.K
+            if lm.dense:
+                K_panel += panel * lm.row_tile * nr
+            n_filled = n_rows
+            panel_col = col_start + panel * nr
+            if triangle:    # rows behind the last column of the panel are 0
+                n_filled = min(n_rows, panel_col + nr - lm.row_start - tile_start)
+                n_filled = max(<intp_t>0, n_filled)
+                memset(K_panel + n_filled * nr, 0,
+                       (n_rows - n_filled) * nr * sizeof(real_t))
+            if n_filled > 0:
+                engine.kernel_panel(
+                    spec, d, (n_filled + mr - 1) // mr * mr,
+                    <const real_t *>lm.A + tile_start * d,
+                    <const real_t *>lm.a_norm + tile_start,
+                    lm.tile_norm_max[tile],
+                    <real_t *>work.B + panel * nr * d,
+                    <real_t *>work.b_norm + panel * nr, K_panel)
+            if triangle:
+                keep_triangle(K_panel, n_rows, nr, lm.row_start + tile_start,
+                              panel_col)
+            if not lm.dense:
+                engine.scatter_panel(
+                    last - first, lm.landmark + first, lm.row + first,
+                    <const real_t *>lm.weight + first, K_panel,
+                    <real_t *>work.acc + panel * s * nr)
+        if lm.dense:
+            apply_dense(engine, lm, work, s, n_panels, tile_start, n_rows, points)
+            n_added += n_rows
+        else:
+            n_added += <double>(last - first) / s
+        if real_t is float:
+            if n_added >= FLUSH_AFTER:
+                flush(<real_t *>work.acc, work.total, acc_size)
+                n_added = 0
+
+
+cdef void write_tile(
+    const psk_engine *engine,
+    const Workspace *work,
+    real_t[:, :] out,         # OUT (s, n), the columns [col_start, col_end)
+    intp_t col_start,
+    intp_t col_end,
+    double scale,
+    bint accumulate,
+) noexcept nogil:
+    """out = scale * (acc + total), or += if `accumulate`."""
+    cdef:
+        intp_t s = out.shape[0]
+        intp_t nr = engine.nr
+        intp_t i, col, at
+        double value
+    for i in range(s):
+        for col in range(col_start, col_end):
+            at = ((col - col_start) // nr * s + i) * nr + (col - col_start) % nr
+            value = (<real_t *>work.acc)[at]
+            if real_t is float:
+                value += work.total[at]
+            value *= scale
+            if accumulate:
+                value += out[i, col]
+            out[i, col] = <real_t>value
+
+
+def workspace_size(
+    bint is_double, intp_t s, intp_t d, bint dense, intp_t row_tile, intp_t col_tile
+):
+    """Bytes of one thread's workspace, for tiles of that size."""
+    cdef:
+        intp_t itemsize = 8 if is_double else 4
+        intp_t acc = col_tile * s
+        intp_t K = row_tile * (col_tile if dense else get_engine(is_double).nr)
+        intp_t W = (S_BLOCK + get_engine(is_double).mr) * row_tile if dense else 0
+        intp_t total = 0 if is_double else 8 * acc
+    # every part is rounded up to a cache line, see `lay_out`
+    return total + itemsize * (col_tile * (d + 1) + K + W + acc) + 6 * 64
+
+
+cdef inline char *take(char **cursor, intp_t n_bytes) noexcept nogil:
+    """The next n_bytes of a buffer, and the cursor moved on to a cache line."""
+    cdef char *part = cursor[0]
+    cursor[0] = part + (n_bytes + 63) // 64 * 64
+    return part
+
+
+cdef Workspace lay_out(
+    char *buffer, bint is_double, intp_t s, intp_t d, bint dense, intp_t row_tile,
+    intp_t col_tile,
+) noexcept nogil:
+    """Cut one thread's buffer into the parts of `workspace_size`."""
+    cdef:
+        Workspace work
+        intp_t itemsize = 8 if is_double else 4
+        const psk_engine *engine = get_engine(is_double)
+    work.B = take(&buffer, itemsize * col_tile * d)
+    work.b_norm = take(&buffer, itemsize * col_tile)
+    work.K = take(
+        &buffer, itemsize * row_tile * (col_tile if dense else engine.nr))
+    work.W = take(
+        &buffer, itemsize * (S_BLOCK + engine.mr) * row_tile if dense else 0)
+    work.acc = take(&buffer, itemsize * col_tile * s)
+    work.total = <double *>buffer
+    return work
+
+
+def gram_block(
+    const real_t[:, ::1] points,      # IN  (n, d)
+    const double[::1] center,         # IN  (d,)
+    const real_t[::1] A,              # IN  packed landmarks
+    const real_t[::1] a_norm,         # IN  their squared norms
+    const double[::1] tile_norm_max,  # IN  (n_tiles,) largest a_norm of a tile
+    const int64_t[::1] tile_ptr,      # IN  (n_tiles + 1,)     None if W is dense
+    const int32_t[::1] landmark,      # IN  (nnz,)             None if W is dense
+    const int32_t[::1] row,           # IN  (nnz,)             None if W is dense
+    const real_t[::1] weight,         # IN  (nnz,)             None if W is dense
+    const real_t[:, :] W,             # IN  (s, n_landmarks)   None if sparse
+    real_t[:, :] out,                 # OUT (s, n)
+    char[:, ::1] buffers,             # WORK (n_threads, workspace_size)
+    tuple kernel,                     # (code, degree, coef0, direct_above)
+    double factor,
+    bint normalize,
+    double scale,
+    intp_t n_landmarks,
+    intp_t row_tile,
+    intp_t col_tile,
+    bint accumulate,
+    bint triangle,
+    intp_t row_start,
+    intp_t col_start,
+    int n_threads,
+):
+    """out (+)= scale * W · K(landmarks, points).
+
+    With `triangle`, row_start and col_start are the numbers of the first
+    landmark and of the first point in one common order, and only entries of K
+    on and above its diagonal count (`keep_triangle`).
+    """
+    cdef:
+        const psk_engine *engine = get_engine(real_t is double)
+        psk_kernel_spec spec
+        Landmarks lm
+        Workspace work
+        intp_t n = points.shape[0]
+        intp_t d = points.shape[1]
+        intp_t s = out.shape[0]
+        intp_t n_tiles = (n + col_tile - 1) // col_tile
+        intp_t tile, start, end
+    spec.kernel, spec.degree, spec.coef0, spec.direct_above = kernel
+    lm.n_rows = n_landmarks
+    lm.row_tile = row_tile
+    lm.row_start = row_start
+    lm.A = &A[0]
+    lm.a_norm = &a_norm[0]
+    lm.tile_norm_max = &tile_norm_max[0]
+    lm.dense = W is not None
+    if lm.dense:
+        lm.W = <const char *>&W[0, 0]
+        lm.W_stride_s = W.strides[0]
+        lm.W_stride_row = W.strides[1]
+    elif weight.shape[0] > 0:
+        lm.tile_ptr = &tile_ptr[0]
+        lm.landmark = &landmark[0]
+        lm.row = &row[0]
+        lm.weight = &weight[0]
+    else:
+        raise ValueError("no weights: every landmark has a non-null column")
+
+    for tile in prange(n_tiles, nogil=True, num_threads=n_threads,
+                       use_threads_if=n_threads > 1, schedule="dynamic"):
+        start = tile * col_tile
+        end = min(n, start + col_tile)
+        work = lay_out(&buffers[threadid(), 0], real_t is double, s, d, lm.dense,
+                       row_tile, col_tile)
+        gram_tile(engine, &spec, &lm, &work, &points[start, 0], end - start, d,
+                  &center[0], factor, normalize, s, triangle, col_start + start)
+        write_tile(engine, &work, out, start, end, scale, accumulate)
+
+
+def column_moments(
+    const real_t[:, ::1] X,   # IN  (n, d)
+    double[:, ::1] mean,      # OUT (n_chunks, d)
+    double[:, ::1] m2,        # OUT (n_chunks, d)
+    int n_threads,
+):
+    """Column means and sums of squared deviations of each chunk of rows."""
+    cdef:
+        intp_t n = X.shape[0]
+        intp_t d = X.shape[1]
+        intp_t chunk, start, end, i, k
+        double deviation
+    for chunk in prange(mean.shape[0], nogil=True, num_threads=n_threads,
+                        use_threads_if=n_threads > 1, schedule="static"):
+        start = chunk * MOMENT_CHUNK
+        end = min(n, start + MOMENT_CHUNK)
+        for k in range(d):
+            mean[chunk, k] = 0
+            m2[chunk, k] = 0
+        for i in range(start, end):
+            for k in range(d):
+                mean[chunk, k] += X[i, k]
+        for k in range(d):
+            mean[chunk, k] /= end - start
+        for i in range(start, end):
+            for k in range(d):
+                deviation = X[i, k] - mean[chunk, k]
+                m2[chunk, k] += deviation * deviation
+
+
+CHUNK_ROWS = MOMENT_CHUNK

@@ -1,0 +1,335 @@
+/* The body of the inner kernels, included by engine.c once for each SIMD level
+ * and floating type.  Expects, and undefines at the end:
+ *
+ *   REAL, INT      floating type, and the signed integer of the same size
+ *   VBYTES         bytes of one SIMD register
+ *   MR             landmarks of one register block
+ *   FN(x)          name mangling
+ *   EXP2_*         constants of exp2 for REAL (engine.c)
+ *
+ * Vectors are GCC's and clang's portable ones, so that one source serves every
+ * architecture: an operator on vectors works lane by lane, a comparison gives
+ * an integer vector of all-ones and all-zeros lanes.
+ */
+
+#define LANES ((int)(VBYTES / sizeof(REAL)))
+#define NV 2 /* vectors side by side in a block: MR * NV accumulators */
+#define NR (NV * LANES)
+#define GROUP 6 /* vectors that go through the kernel function in step */
+#define EACH(g) UNROLL for (int g = 0; g < GROUP; g++)
+
+#define vec FN(vec)
+#define ivec FN(ivec)
+
+typedef REAL vec __attribute__((vector_size(VBYTES)));
+typedef INT ivec __attribute__((vector_size(VBYTES)));
+
+/* load, store: no alignment is asked for, only wished for */
+INLINE vec FN(load)(const REAL *p)
+{
+    vec v;
+    __builtin_memcpy(&v, p, sizeof v);
+    return v;
+}
+
+INLINE void FN(store)(REAL *p, vec v)
+{
+    __builtin_memcpy(p, &v, sizeof v);
+}
+
+INLINE vec FN(spread)(REAL x)
+{
+    return x - (vec){0};
+}
+
+INLINE vec FN(negative_part)(vec t) /* min(t, 0) */
+{
+    return (vec)((ivec)t & (t < 0));
+}
+
+INLINE vec FN(positive_part)(vec t) /* max(t, 0) */
+{
+    return (vec)((ivec)t & (t > 0));
+}
+
+INLINE vec FN(minimum)(vec a, vec b)
+{
+    ivec mask = a < b;
+    return (vec)(((ivec)a & mask) | ((ivec)b & ~mask));
+}
+
+INLINE vec FN(absolute)(vec a)
+{
+    const ivec sign_bit = (ivec)FN(spread)((REAL)-0.0);
+    return (vec)((ivec)a & ~sign_bit);
+}
+
+INLINE vec FN(square_root)(vec a)
+{
+    for (int lane = 0; lane < LANES; lane++)
+        a[lane] = SQRT(a[lane]);
+    return a;
+}
+
+/* 2^t in place, for t <= 0 and a group of vectors in step with each other: one
+ * vector alone is a chain of dependent operations and leaves the units idle.
+ * t = n + f with n the nearest integer: adding EXP2_SHIFT leaves n in the low
+ * bits of the sum, from where it is shifted into the exponent of the
+ * polynomial for 2^f.  Below EXP2_MIN the result is 0. */
+INLINE void FN(exp2_nonpositive)(vec t[GROUP])
+{
+    static const REAL coef[] = {EXP2_COEFFICIENTS};
+    const int n_coef = (int)(sizeof coef / sizeof coef[0]);
+    vec shifted[GROUP], power[GROUP];
+    EACH(g) {
+        shifted[g] = t[g] + (REAL)EXP2_SHIFT;
+        t[g] -= shifted[g] - (REAL)EXP2_SHIFT;
+        power[g] = FN(spread)(coef[n_coef - 1]);
+    }
+    UNROLL
+    for (int k = n_coef - 2; k >= 0; k--)
+        EACH(g)
+            power[g] = power[g] * t[g] + coef[k];
+    EACH(g) {
+        power[g] = power[g] * t[g] + 1; /* exactly 1 at t = 0: k(x, x) = 1 */
+        ivec scaled = (ivec)power[g] + ((ivec)shifted[g] << EXP2_EXPONENT_BITS);
+        ivec normal = shifted[g] > (REAL)(EXP2_SHIFT + EXP2_MIN);
+        t[g] = (vec)(scaled & normal);
+    }
+}
+
+/* How one feature enters the accumulator. */
+enum FN(inner) { FN(DOT), FN(SQUARED_DIFFERENCE), FN(L1), FN(MIN_PRODUCT) };
+
+INLINE vec FN(step)(const int inner, vec acc, vec a, vec b)
+{
+    vec diff = a - b;
+    switch (inner) {
+    case FN(SQUARED_DIFFERENCE):
+        return acc + diff * diff;
+    case FN(L1):
+        return acc + FN(absolute)(diff);
+    case FN(MIN_PRODUCT):
+        return acc * (1 + FN(minimum)(a, b));
+    default:
+        return acc + a * b;
+    }
+}
+
+/* Accumulator -> kernel value, in place.  What is constant for the whole
+ * kernel, such as gamma or log2(e), was multiplied into the points when they
+ * were packed.  Rounding can make norms - 2 * acc, a squared distance,
+ * slightly negative. */
+INLINE void FN(finish)(const int kernel, const int inner,
+                       const psk_kernel_spec *spec, vec acc[GROUP],
+                       const vec norms[GROUP])
+{
+    vec q[GROUP];
+    switch (kernel) {
+    case PSK_RBF:
+        EACH(g)
+            acc[g] = inner == FN(DOT) ? FN(negative_part)(2 * acc[g] - norms[g])
+                                      : -acc[g];
+        FN(exp2_nonpositive)(acc);
+        break;
+    case PSK_LAPLACIAN:
+        EACH(g)
+            acc[g] = -acc[g];
+        FN(exp2_nonpositive)(acc);
+        break;
+    case PSK_MATERN12:
+    case PSK_MATERN32:
+    case PSK_MATERN52:
+        EACH(g) {
+            if (inner == FN(DOT))
+                acc[g] = FN(positive_part)(norms[g] - 2 * acc[g]);
+            q[g] = FN(square_root)(acc[g]);
+            acc[g] = q[g] * (REAL)-LOG2_E;
+        }
+        FN(exp2_nonpositive)(acc);
+        EACH(g) {
+            if (kernel == PSK_MATERN32)
+                acc[g] *= 1 + q[g];
+            if (kernel == PSK_MATERN52)
+                acc[g] *= 1 + q[g] + q[g] * q[g] * (REAL)(1.0 / 3.0);
+        }
+        break;
+    case PSK_POLYNOMIAL:
+        EACH(g) {
+            q[g] = acc[g] + (REAL)spec->coef0;
+            acc[g] = FN(spread)(1);
+        }
+        for (int power = spec->degree; power > 0; power >>= 1) {
+            if (power & 1)
+                EACH(g)
+                    acc[g] *= q[g];
+            EACH(g)
+                q[g] *= q[g];
+        }
+        break;
+    default: /* linear, sobolev: the accumulator is the value */
+        break;
+    }
+}
+
+/* The loop nest of every kernel; `kernel` and `inner` are compile-time
+ * constants at each call, so that the switches above vanish. */
+INLINE void FN(panel)(const int kernel, const int inner,
+                      const psk_kernel_spec *spec, intptr_t d, intptr_t n_rows,
+                      const REAL *A, const REAL *a_norm, const REAL *B,
+                      const REAL *b_norm, REAL *K_panel)
+{
+    const REAL start = inner == FN(MIN_PRODUCT) ? 1 : 0;
+    for (intptr_t row = 0; row < n_rows; row += MR, A += d * MR) {
+        vec acc[MR][NV];
+        UNROLL
+        for (int r = 0; r < MR; r++)
+            UNROLL
+            for (int v = 0; v < NV; v++)
+                acc[r][v] = FN(spread)(start);
+        for (intptr_t k = 0; k < d; k++) {
+            vec b[NV];
+            UNROLL
+            for (int v = 0; v < NV; v++)
+                b[v] = FN(load)(B + k * NR + v * LANES);
+            UNROLL
+            for (int r = 0; r < MR; r++) {
+                vec a = FN(spread)(A[k * MR + r]);
+                UNROLL
+                for (int v = 0; v < NV; v++)
+                    acc[r][v] = FN(step)(inner, acc[r][v], a, b[v]);
+            }
+        }
+        UNROLL
+        for (int r = 0; r < MR; r += GROUP / NV) {
+            vec group[GROUP], norms[GROUP];
+            REAL *to = K_panel + (row + r) * NR;
+            EACH(g) {
+                group[g] = acc[r + g / NV][g % NV];
+                norms[g] = a_norm[row + r + g / NV]
+                           + FN(load)(b_norm + g % NV * LANES);
+            }
+            FN(finish)(kernel, inner, spec, group, norms);
+            EACH(g)
+                FN(store)(to + g * LANES, group[g]);
+        }
+    }
+}
+
+static void FN(kernel_panel)(const psk_kernel_spec *spec, intptr_t d,
+                             intptr_t n_rows, const void *A_,
+                             const void *a_norm_, double a_norm_max,
+                             const void *B_, const void *b_norm_,
+                             void *K_panel_)
+{
+    const REAL *A = A_, *a_norm = a_norm_, *B = B_, *b_norm = b_norm_;
+    REAL *K_panel = K_panel_;
+
+    REAL b_norm_max = 0;
+    for (int c = 0; c < NR; c++)
+        b_norm_max = b_norm[c] > b_norm_max ? b_norm[c] : b_norm_max;
+    const int direct = a_norm_max + b_norm_max > spec->direct_above;
+
+#define PANEL(kernel, inner)                                                   \
+    FN(panel)(kernel, FN(inner), spec, d, n_rows, A, a_norm, B, b_norm, K_panel)
+    switch (spec->kernel) {
+    case PSK_RBF:
+        if (direct)
+            PANEL(PSK_RBF, SQUARED_DIFFERENCE);
+        else
+            PANEL(PSK_RBF, DOT);
+        break;
+    case PSK_LAPLACIAN:
+        PANEL(PSK_LAPLACIAN, L1);
+        break;
+    case PSK_MATERN12: /* not differentiable at 0: it needs every digit */
+        PANEL(PSK_MATERN12, SQUARED_DIFFERENCE);
+        break;
+    case PSK_MATERN32:
+        if (direct)
+            PANEL(PSK_MATERN32, SQUARED_DIFFERENCE);
+        else
+            PANEL(PSK_MATERN32, DOT);
+        break;
+    case PSK_MATERN52:
+        if (direct)
+            PANEL(PSK_MATERN52, SQUARED_DIFFERENCE);
+        else
+            PANEL(PSK_MATERN52, DOT);
+        break;
+    case PSK_POLYNOMIAL:
+        PANEL(PSK_POLYNOMIAL, DOT);
+        break;
+    case PSK_LINEAR:
+        PANEL(PSK_LINEAR, DOT);
+        break;
+    case PSK_SOBOLEV:
+        PANEL(PSK_SOBOLEV, MIN_PRODUCT);
+        break;
+    }
+#undef PANEL
+}
+
+static void FN(scatter_panel)(intptr_t nnz, const int32_t *landmark,
+                              const int32_t *row, const void *weight_,
+                              const void *K_panel_, void *acc_)
+{
+    const REAL *weight = weight_, *K_panel = K_panel_;
+    REAL *acc = acc_;
+    for (intptr_t e = 0; e < nnz; e++) {
+        const REAL *from = K_panel + (intptr_t)landmark[e] * NR;
+        REAL *to = acc + (intptr_t)row[e] * NR;
+        UNROLL
+        for (int v = 0; v < NV * LANES; v += LANES)
+            FN(store)(to + v, FN(load)(to + v) + weight[e] * FN(load)(from + v));
+    }
+}
+
+/* `n_rows` (a constant) of the rows of one packed block of W. */
+INLINE void FN(gemm_block)(const int n_rows, intptr_t depth, const REAL *W,
+                           const REAL *K_panel, REAL *acc)
+{
+    vec sum[MR][NV];
+    UNROLL
+    for (int i = 0; i < n_rows; i++)
+        UNROLL
+        for (int v = 0; v < NV; v++)
+            sum[i][v] = FN(spread)(0);
+    for (intptr_t r = 0; r < depth; r++)
+        UNROLL
+        for (int i = 0; i < n_rows; i++)
+            UNROLL
+            for (int v = 0; v < NV; v++)
+                sum[i][v] += W[r * MR + i] * FN(load)(K_panel + r * NR + v * LANES);
+    UNROLL
+    for (int i = 0; i < n_rows; i++)
+        UNROLL
+        for (int v = 0; v < NV; v++) {
+            REAL *to = acc + i * NR + v * LANES;
+            FN(store)(to, FN(load)(to) + sum[i][v]);
+        }
+}
+
+static void FN(gemm_panel)(intptr_t s, intptr_t depth, const void *W_,
+                           const void *K_panel_, void *acc_)
+{
+    const REAL *W = W_, *K_panel = K_panel_;
+    REAL *acc = acc_;
+    for (; s >= MR; s -= MR, W += depth * MR, acc += MR * NR)
+        FN(gemm_block)(MR, depth, W, K_panel, acc);
+    for (; s > 0; s--, W++, acc += NR)
+        FN(gemm_block)(1, depth, W, K_panel, acc);
+}
+
+static const psk_engine FN(engine) = {
+    LEVEL_NAME,         MR, NR, FN(kernel_panel), FN(scatter_panel),
+    FN(gemm_panel),
+};
+
+#undef vec
+#undef ivec
+#undef NV
+#undef NR
+#undef GROUP
+#undef EACH
+#undef LANES
