@@ -30,18 +30,21 @@ from pskernels.sketches import PSparsified, Sketch, _Distribution
 
 DEFAULT_MEMORY_LIMIT = 2**30
 
-# Landmarks of a tile: at most TILE_BYTES of them stay in the second-level cache
-# while the points of a tile pass by.
+# A panel of K, ROW_TILE landmarks by 4 to 32 points, stays in the first-level
+# cache; GROUP_BYTES of landmarks, one tile or more, in the second-level one.
+# GROUP_ADDITIONS bounds the float32 sums that are not yet carried to double.
 ROW_TILE = 120
-TILE_BYTES = 2**18
+GROUP_BYTES = 2**18
+GROUP_ADDITIONS = 256
 COL_TILE = 256
 
-# One call of the engine works on at least a tile of points and a block of
-# landmarks.  Blocks are cut so that this takes well under 0.1 s, and calls so
-# that they take CALL_SECONDS.  FIXED_COST is the cost of a kernel function,
-# counted in features.
-BLOCK_COST = 2**21
+# The cost of a kernel value is counted in features, FIXED_COST of them for the
+# kernel function.  A thread takes well under 0.1 s for a tile of points and a
+# block of landmarks of BLOCK_COST; a first call of FIRST_CALL_COST for each
+# thread shows the speed, and later ones are cut to take CALL_SECONDS.
 FIXED_COST = 32
+BLOCK_COST = 2**21
+FIRST_CALL_COST = 2**26
 CALL_SECONDS = 0.15
 
 # Copies of points that are not float and C-contiguous are made in such portions.
@@ -433,10 +436,21 @@ class _NativeTiles:
         itemsize = self.dtype.itemsize
         d = self._landmarks.d
         mr, nr, _ = _gram.block_shape(is_double)
-        row_tile = min(ROW_TILE, TILE_BYTES // (itemsize * d), self.m)
+        row_tile = min(ROW_TILE, GROUP_BYTES // (itemsize * d), self.m)
         self._row_tile = -(-max(1, row_tile) // mr) * mr
+        self._group = 1
+        if not self._dense:
+            tile_additions = self._weights.nnz / self.m * self._row_tile / self.s
+            self._group = max(
+                1,
+                min(
+                    GROUP_BYTES // (itemsize * d * self._row_tile),
+                    int(GROUP_ADDITIONS / tile_additions),
+                ),
+            )
         cost = d + FIXED_COST + (self.s if self._dense else 0)
-        row_tiles = max(1, min(BLOCK_COST // cost, self.m) // self._row_tile)
+        row_tiles = max(1, BLOCK_COST // cost // self._row_tile)
+        row_tiles = min(row_tiles, -(-self.m // self._row_tile))
         col_tile = min(COL_TILE, -(-self.n // nr) * nr)
         copied = 0 if self._points.is_contiguous(self.dtype) else COPY_BYTES
 
@@ -469,6 +483,11 @@ class _NativeTiles:
         self.max_cols = self.n
         if copied:
             self.max_cols = max(1, copied // (itemsize * d * col_tile)) * col_tile
+        tile_cost = min(self.m, self.row_block) * cost * col_tile
+        tiles_per_thread = -(-FIRST_CALL_COST // tile_cost)
+        self.first_cols = min(
+            self.max_cols, self._n_threads * tiles_per_thread * col_tile
+        )
         # the engine wants its buffers on a cache line
         size = -(-self._workspace_size(col_tile) // 64) * 64
         buffers = np.empty(self._n_threads * size + 64, np.int8)
@@ -539,6 +558,7 @@ class _NativeTiles:
             scale,
             self._n_rows,
             self._row_tile,
+            self._group,
             self._col_tile,
             accumulate,
             triangle,
@@ -551,7 +571,7 @@ class _NativeTiles:
 class _PythonTiles:
     """The same where K comes from Python: a function of points, or an array."""
 
-    row_block = col_unit = max_cols = PYTHON_TILE
+    row_block = col_unit = first_cols = max_cols = PYTHON_TILE
 
     def __init__(self, *, tile, dtype, landmarks, points, weights, memory_limit):
         self.n, self.m, self.s = points.n, landmarks.n, weights.shape[0]
@@ -663,7 +683,7 @@ def _fill_columns(out, tiles, col_start, col_end, row_end, scale, triangle, repo
     for row_start in range(0, row_end, tiles.row_block):
         n_rows = min(row_end, row_start + tiles.row_block) - row_start
         tiles.load_rows(row_start, row_start + n_rows)
-        size = tiles.col_unit
+        size = tiles.first_cols
         start = col_start
         while start < col_end:
             end = min(col_end, start + size)

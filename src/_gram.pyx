@@ -41,6 +41,9 @@ cdef extern from "engine.h" nogil:
         void (*gemm_panel)(
             intp_t s, intp_t depth, const void *W, const void *K_panel,
             void *acc) noexcept nogil
+        void (*scale_panel)(
+            double scale, const void *acc, const double *total,
+            void *values) noexcept nogil
 
     const psk_engine *psk_engine_for_double(int max_level)
     const psk_engine *psk_engine_for_float(int max_level)
@@ -62,6 +65,7 @@ cdef enum:
     # additions in float32 before the sum is carried over to double
     FLUSH_AFTER = 256
     MOMENT_CHUNK = 1024
+    MAX_WIDTH = 64    # points of a panel, at any SIMD level
 
 KERNEL_CODES = {
     "rbf": PSK_RBF,
@@ -95,6 +99,16 @@ def block_shape(bint is_double):
     return engine.mr, engine.nr, engine.name.decode()
 
 
+cdef inline double inverse_norm(const real_t *x, intp_t d) noexcept nogil:
+    """1 / |x|, and 0 for x = 0."""
+    cdef:
+        intp_t k
+        double norm = 0
+    for k in range(d):
+        norm += <double>x[k] * <double>x[k]
+    return 1 / sqrt(norm) if norm > 0 else 0
+
+
 cdef inline void pack_panel(
     const real_t *X,          # IN  (n_points, d)
     intp_t n_points,
@@ -109,24 +123,22 @@ cdef inline void pack_panel(
     """packed[k, i] = factor * (X[i, k] - center[k]), normalised if asked to."""
     cdef:
         intp_t i, k
-        double norm, point_factor
+        double point_factor[MAX_WIDTH]
+        double norm[MAX_WIDTH]
         real_t value
     if n_points < width:
         memset(packed, 0, d * width * sizeof(real_t))
         memset(norms, 0, width * sizeof(real_t))
     for i in range(n_points):
-        point_factor = factor
-        if normalize:
-            norm = 0
-            for k in range(d):
-                norm += <double>X[i * d + k] * <double>X[i * d + k]
-            point_factor = 1 / sqrt(norm) if norm > 0 else 0
-        norm = 0
-        for k in range(d):
-            value = <real_t>((X[i * d + k] - center[k]) * point_factor)
+        point_factor[i] = inverse_norm(X + i * d, d) if normalize else factor
+        norm[i] = 0
+    for k in range(d):
+        for i in range(n_points):    # innermost: no sum waits for itself
+            value = <real_t>((X[i * d + k] - center[k]) * point_factor[i])
             packed[k * width + i] = value
-            norm += <double>value * <double>value
-        norms[i] = <real_t>norm
+            norm[i] += <double>value * <double>value
+    for i in range(n_points):
+        norms[i] = <real_t>norm[i]
 
 
 def pack_landmarks(
@@ -157,6 +169,7 @@ cdef struct Landmarks:
     # entries sorted by landmark if sparse, a strided (s, n_rows) array if dense.
     intp_t n_rows             # landmarks
     intp_t row_tile           # landmarks of one tile, a multiple of mr
+    intp_t group              # tiles that one panel of points meets in a row
     intp_t row_start          # number of the first one (triangle only)
     const void *A
     const void *a_norm
@@ -228,12 +241,14 @@ cdef inline void apply_dense(
     const Workspace *work,
     intp_t s,
     intp_t n_panels,
-    intp_t tile_start,
-    intp_t depth,
+    intp_t tile,
     const real_t *type_tag,   # not read: tells Cython which real_t is meant
 ) noexcept nogil:
     """acc[panel] += W[:, tile] @ K[panel], S_BLOCK rows of W at a time."""
-    cdef intp_t panel, block, s_start, s_end
+    cdef:
+        intp_t tile_start = tile * lm.row_tile
+        intp_t depth = min(lm.row_tile, lm.n_rows - tile_start)
+        intp_t panel, block, s_start, s_end
     for block in range((s + S_BLOCK - 1) // S_BLOCK):
         s_start = block * S_BLOCK
         s_end = min(s, s_start + S_BLOCK)
@@ -246,15 +261,50 @@ cdef inline void apply_dense(
                 <real_t *>work.acc + (panel * s + s_start) * engine.nr)
 
 
-cdef inline void flush(real_t *acc, double *total, intp_t size) noexcept nogil:
-    """total += acc; acc = 0"""
+cdef inline void carry_to_double(
+    real_t *acc, double *total, intp_t size, bint first
+) noexcept nogil:
+    """total += acc (or = the first time); acc = 0"""
     cdef intp_t i
     for i in range(size):
-        total[i] += acc[i]
+        total[i] = acc[i] if first else total[i] + acc[i]
         acc[i] = 0
 
 
-cdef void gram_tile(
+cdef inline void fill_panel(
+    const psk_engine *engine,
+    const psk_kernel_spec *spec,
+    const Landmarks *lm,
+    intp_t tile,
+    intp_t d,
+    const real_t *B,          # IN  (d, nr)
+    const real_t *b_norm,     # IN  (nr,)
+    real_t *K_panel,          # OUT (row_tile, nr)
+    bint triangle,
+    intp_t col_start,         # number of the first point (triangle only)
+) noexcept nogil:
+    """K_panel := K(landmarks of the tile, points of the panel)."""
+    cdef:
+        intp_t mr = engine.mr
+        intp_t nr = engine.nr
+        intp_t tile_start = tile * lm.row_tile
+        intp_t n_rows = min(lm.row_tile, lm.n_rows - tile_start)
+        intp_t row_start = lm.row_start + tile_start
+        intp_t n_filled = n_rows
+    if triangle:    # rows behind the last column of the panel are 0
+        n_filled = max(<intp_t>0, min(n_rows, col_start + nr - row_start))
+        memset(K_panel + n_filled * nr, 0, (n_rows - n_filled) * nr * sizeof(real_t))
+    if n_filled > 0:
+        engine.kernel_panel(
+            spec, d, (n_filled + mr - 1) // mr * mr,
+            <const real_t *>lm.A + tile_start * d,
+            <const real_t *>lm.a_norm + tile_start,
+            lm.tile_norm_max[tile], B, b_norm, K_panel)
+    if triangle:
+        keep_triangle(K_panel, n_rows, nr, row_start, col_start)
+
+
+cdef bint gram_tile(
     const psk_engine *engine,
     const psk_kernel_spec *spec,
     const Landmarks *lm,
@@ -269,73 +319,70 @@ cdef void gram_tile(
     bint triangle,
     intp_t col_start,         # number of the first point (triangle only)
 ) noexcept nogil:
-    """acc (and total) := W · K(landmarks, points) for one tile of points."""
+    """acc (+ total) := W · K(landmarks, points) for one tile of points.
+
+    Returns whether there is a total: float32 sums carried over to double.
+    """
     cdef:
-        intp_t mr = engine.mr
         intp_t nr = engine.nr
         intp_t n_panels = (n_points + nr - 1) // nr
         intp_t acc_size = n_panels * s * nr
-        intp_t panel, tile, tile_start, n_rows, n_filled, panel_col
-        int64_t first = 0
-        int64_t last = 0
+        intp_t n_tiles = (lm.n_rows + lm.row_tile - 1) // lm.row_tile
+        intp_t n_groups = (n_tiles + lm.group - 1) // lm.group
+        intp_t group, first_tile, last_tile, panel, tile
+        int64_t entry
         double n_added = 0
-        real_t *K_panel
+        bint has_total = False
+        real_t *K_panel = <real_t *>work.K
+        real_t *B
+        real_t *b_norm
     for panel in range(n_panels):
         pack_panel(points + panel * nr * d, min(nr, n_points - panel * nr), d,
                    center, factor, normalize, nr,
                    <real_t *>work.B + panel * nr * d,
                    <real_t *>work.b_norm + panel * nr)
     memset(work.acc, 0, acc_size * sizeof(real_t))
-    if real_t is float:
-        memset(work.total, 0, acc_size * sizeof(double))
 
-    for tile in range((lm.n_rows + lm.row_tile - 1) // lm.row_tile):
-        tile_start = tile * lm.row_tile
-        n_rows = min(lm.row_tile, lm.n_rows - tile_start)
-        if not lm.dense:
-            first = lm.tile_ptr[tile]
-            last = lm.tile_ptr[tile + 1]
+    # A group of landmark tiles stays in the second-level cache; what belongs to
+    # one panel of points, its sums included, in the first-level one.
+    for group in range(n_groups):
+        first_tile = group * lm.group
+        last_tile = min(n_tiles, first_tile + lm.group)
         for panel in range(n_panels):
-            K_panel = <real_t *>work.K
-            if lm.dense:
-                K_panel += panel * lm.row_tile * nr
-            n_filled = n_rows
-            panel_col = col_start + panel * nr
-            if triangle:    # rows behind the last column of the panel are 0
-                n_filled = min(n_rows, panel_col + nr - lm.row_start - tile_start)
-                n_filled = max(<intp_t>0, n_filled)
-                memset(K_panel + n_filled * nr, 0,
-                       (n_rows - n_filled) * nr * sizeof(real_t))
-            if n_filled > 0:
-                engine.kernel_panel(
-                    spec, d, (n_filled + mr - 1) // mr * mr,
-                    <const real_t *>lm.A + tile_start * d,
-                    <const real_t *>lm.a_norm + tile_start,
-                    lm.tile_norm_max[tile],
-                    <real_t *>work.B + panel * nr * d,
-                    <real_t *>work.b_norm + panel * nr, K_panel)
-            if triangle:
-                keep_triangle(K_panel, n_rows, nr, lm.row_start + tile_start,
-                              panel_col)
-            if not lm.dense:
+            B = <real_t *>work.B + panel * nr * d
+            b_norm = <real_t *>work.b_norm + panel * nr
+            if lm.dense:    # invariant: groups of one tile
+                fill_panel(engine, spec, lm, first_tile, d, B, b_norm,
+                           K_panel + panel * lm.row_tile * nr, triangle,
+                           col_start + panel * nr)
+                continue
+            for tile in range(first_tile, last_tile):
+                fill_panel(engine, spec, lm, tile, d, B, b_norm, K_panel, triangle,
+                           col_start + panel * nr)
+                entry = lm.tile_ptr[tile]
                 engine.scatter_panel(
-                    last - first, lm.landmark + first, lm.row + first,
-                    <const real_t *>lm.weight + first, K_panel,
+                    lm.tile_ptr[tile + 1] - entry, lm.landmark + entry,
+                    lm.row + entry, <const real_t *>lm.weight + entry, K_panel,
                     <real_t *>work.acc + panel * s * nr)
         if lm.dense:
-            apply_dense(engine, lm, work, s, n_panels, tile_start, n_rows, points)
-            n_added += n_rows
+            apply_dense(engine, lm, work, s, n_panels, first_tile, points)
+            n_added += lm.row_tile
         else:
-            n_added += <double>(last - first) / s
+            n_added += (<double>(lm.tile_ptr[last_tile] - lm.tile_ptr[first_tile])
+                        / s)
         if real_t is float:
             if n_added >= FLUSH_AFTER:
-                flush(<real_t *>work.acc, work.total, acc_size)
+                carry_to_double(
+                    <real_t *>work.acc, work.total, acc_size, not has_total)
+                has_total = True
                 n_added = 0
+    return has_total
 
 
 cdef void write_tile(
     const psk_engine *engine,
     const Workspace *work,
+    bint has_total,
     real_t[:, :] out,         # OUT (s, n), the columns [col_start, col_end)
     intp_t col_start,
     intp_t col_end,
@@ -346,18 +393,20 @@ cdef void write_tile(
     cdef:
         intp_t s = out.shape[0]
         intp_t nr = engine.nr
-        intp_t i, col, at
-        double value
+        intp_t n_panels = (col_end - col_start + nr - 1) // nr
+        intp_t i, panel, c, at, col
+        real_t values[MAX_WIDTH]
     for i in range(s):
-        for col in range(col_start, col_end):
-            at = ((col - col_start) // nr * s + i) * nr + (col - col_start) % nr
-            value = (<real_t *>work.acc)[at]
-            if real_t is float:
-                value += work.total[at]
-            value *= scale
-            if accumulate:
-                value += out[i, col]
-            out[i, col] = <real_t>value
+        for panel in range(n_panels):
+            at = (panel * s + i) * nr
+            engine.scale_panel(
+                scale, <real_t *>work.acc + at,
+                work.total + at if has_total else NULL, values)
+            col = col_start + panel * nr
+            for c in range(min(nr, col_end - col)):
+                if accumulate:
+                    values[c] += out[i, col + c]
+                out[i, col + c] = values[c]
 
 
 def workspace_size(
@@ -420,6 +469,7 @@ def gram_block(
     double scale,
     intp_t n_landmarks,
     intp_t row_tile,
+    intp_t group,
     intp_t col_tile,
     bint accumulate,
     bint triangle,
@@ -443,9 +493,11 @@ def gram_block(
         intp_t s = out.shape[0]
         intp_t n_tiles = (n + col_tile - 1) // col_tile
         intp_t tile, start, end
+        bint has_total
     spec.kernel, spec.degree, spec.coef0, spec.direct_above = kernel
     lm.n_rows = n_landmarks
     lm.row_tile = row_tile
+    lm.group = group
     lm.row_start = row_start
     lm.A = &A[0]
     lm.a_norm = &a_norm[0]
@@ -469,9 +521,10 @@ def gram_block(
         end = min(n, start + col_tile)
         work = lay_out(&buffers[threadid(), 0], real_t is double, s, d, lm.dense,
                        row_tile, col_tile)
-        gram_tile(engine, &spec, &lm, &work, &points[start, 0], end - start, d,
-                  &center[0], factor, normalize, s, triangle, col_start + start)
-        write_tile(engine, &work, out, start, end, scale, accumulate)
+        has_total = gram_tile(
+            engine, &spec, &lm, &work, &points[start, 0], end - start, d, &center[0],
+            factor, normalize, s, triangle, col_start + start)
+        write_tile(engine, &work, has_total, out, start, end, scale, accumulate)
 
 
 def column_moments(

@@ -56,6 +56,10 @@ typedef struct {
      * W (ceil(s/mr), depth, mr) padded with zeros, acc (s, nr). */
     void (*gemm_panel)(intptr_t s, intptr_t depth, const void *W,
                        const void *K_panel, void *acc);
+
+    /* values = scale * (acc + total), all (nr,); total may be NULL. */
+    void (*scale_panel)(double scale, const void *acc, const double *total,
+                        void *values);
 } psk_engine;
 
 /* The best level this processor runs, at most `max_level`: 0 baseline,

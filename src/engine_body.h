@@ -321,9 +321,27 @@ static void FN(gemm_panel)(intptr_t s, intptr_t depth, const void *W_,
         FN(gemm_block)(1, depth, W, K_panel, acc);
 }
 
+static void FN(scale_panel)(double scale, const void *acc_,
+                            const double *total, void *values_)
+{
+    const REAL *acc = acc_;
+    REAL *restrict values = values_;
+    if (total)
+        for (int c = 0; c < NR; c++)
+            values[c] = (REAL)(scale * (acc[c] + total[c]));
+    else
+        for (int c = 0; c < NR; c++)
+            values[c] = (REAL)(scale * acc[c]);
+}
+
 static const psk_engine FN(engine) = {
-    LEVEL_NAME,         MR, NR, FN(kernel_panel), FN(scatter_panel),
-    FN(gemm_panel),
+    .name = LEVEL_NAME,
+    .mr = MR,
+    .nr = NR,
+    .kernel_panel = FN(kernel_panel),
+    .scatter_panel = FN(scatter_panel),
+    .gemm_panel = FN(gemm_panel),
+    .scale_panel = FN(scale_panel),
 };
 
 #undef vec
