@@ -6,8 +6,16 @@ import threading
 from contextlib import contextmanager
 from functools import cache
 
-from pskernels._build_info import OPENMP
+from pskernels._build_info import COMPILER, OPENMP
 from pskernels._validation import check_int
+
+__all__ = [
+    "COMPILER",
+    "OPENMP",
+    "available_cpus",
+    "resolve_n_threads",
+    "single_threaded_blas",
+]
 
 # libgomp's pool does not survive a fork: a child that used it would hang.
 _forked = False

@@ -7,6 +7,7 @@ by a Python function on arrays (`_PythonTiles`).  Between blocks Python handles
 signals, so that Ctrl-C works, and progress is reported.
 """
 
+import os
 import time
 import warnings
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from pskernels._progress import progress
 from pskernels._threads import resolve_n_threads, single_threaded_blas
 from pskernels._validation import (
     check_memory_limit,
+    check_option,
     check_out,
     check_points,
     check_real_array,
@@ -54,7 +56,25 @@ COPY_BYTES = 2**23
 PYTHON_TILE = 512
 TRIANGLE_COLUMNS = 4096
 
+# |a|² + |b|² - 2ab carries an error of about the unit roundoff times the norms,
+# which the exponential turns into a relative one.  Tiles with norms above this
+# (in units of the exponent of 2) sum the squared differences instead.
+DIRECT_ABOVE = {"float32": 32.0, "float64": 1024.0}
+
 PARTS = ("SKSt", "SK")
+
+SIMD_LEVELS = ("baseline", "avx2", "avx512")
+if "PSKERNELS_SIMD" in os.environ:  # at most this level, for tests and bug reports
+    _gram.set_max_simd_level(
+        SIMD_LEVELS.index(
+            check_option(os.environ["PSKERNELS_SIMD"], "PSKERNELS_SIMD", SIMD_LEVELS)
+        )
+    )
+
+
+def simd_level():
+    """The SIMD level in use: "baseline", "avx2" or "avx512"."""
+    return _gram.block_shape(True)[2]
 
 
 class SketchedGram(NamedTuple):
@@ -151,7 +171,7 @@ def sketch_gram(
     if "SK" in parts:
         out = check_out(out, sketch.shape, dtype)
 
-    kernel, center = _prepare(kernel, X, "X", n_threads)
+    kernel, center = _prepare(kernel, X, "X", n_threads, memory_limit)
     options = dict(
         kernel=kernel,
         center=center,
@@ -236,9 +256,9 @@ def kernel_matmul(
     dtype = common_dtype(X, Y, B)
     out = check_out(out, (len(X), *B.shape[1:]), dtype)
 
-    kernel, center = _prepare(kernel, Y, "Y", n_threads)
+    kernel, center = _prepare(kernel, Y, "Y", n_threads, memory_limit)
     if X is not Y:
-        _prepare(kernel, X, "X", n_threads)
+        _prepare(kernel, X, "X", n_threads, memory_limit)
     if not np.isfinite(B).all():
         raise_not_finite(B.reshape(len(B), -1), "B")
     tiles = _make_tiles(
@@ -292,11 +312,11 @@ def _get_sketch(n, s, p, kind, sketch, random_state):
     return sketch
 
 
-def _prepare(kernel, X, name, n_threads):
+def _prepare(kernel, X, name, n_threads, memory_limit):
     """Check the values of X; return the kernel with its gamma, and the center."""
     if isinstance(kernel, Precomputed):  # only what is needed of it is read
         return kernel, None
-    mean, variance = _moments(X, n_threads)
+    mean, variance = _moments(X, n_threads, memory_limit)
     if not np.isfinite(mean).all():
         raise_not_finite(X, name)
     if kernel.non_negative and X.min() < 0:
@@ -309,7 +329,7 @@ def _prepare(kernel, X, name, n_threads):
     return kernel, mean if kernel.centred else np.zeros_like(mean)
 
 
-def _moments(X, n_threads):
+def _moments(X, n_threads, memory_limit):
     """Column means of X, and the variance of all its values.
 
     Not finite if X is not.  Chunks of rows are merged by the formula of Chan,
@@ -320,7 +340,8 @@ def _moments(X, n_threads):
     means, m2s, counts = [], [], []
     rows = _Rows(X)
     dtype = common_dtype(X)
-    step = max(1, COPY_BYTES // (d * 8 * _gram.CHUNK_ROWS)) * _gram.CHUNK_ROWS
+    chunk_bytes = 8 * d * _gram.CHUNK_ROWS
+    step = _gram.CHUNK_ROWS * max(1, min(COPY_BYTES, memory_limit // 2) // chunk_bytes)
     if rows.is_contiguous(dtype):
         step = n
     for start in range(0, n, step):
@@ -540,6 +561,15 @@ class _NativeTiles:
             weights.data.astype(self.dtype, copy=False),
         )
 
+    def _native_kernel(self):
+        kernel = self._kernel
+        return (
+            _gram.KERNEL_CODES[kernel.name],
+            kernel.degree,
+            kernel.coef0,
+            DIRECT_ABOVE[str(self.dtype)],
+        )
+
     def add_columns(self, out, start, end, scale, accumulate, triangle):
         """out (+)= scale · W · K(loaded landmarks, points [start, end))."""
         _gram.gram_block(
@@ -552,7 +582,7 @@ class _NativeTiles:
             self._W,
             out,
             self._buffers,
-            self._kernel.native(self.dtype),
+            self._native_kernel(),
             self._kernel.factor,
             self._kernel.normalised,
             scale,

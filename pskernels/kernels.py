@@ -12,15 +12,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from pskernels import _gram
 from pskernels._validation import check_int, check_option, check_positive
 
 LOG2_E = 1 / math.log(2)
-
-# |a|² + |b|² - 2ab carries an error of about the unit roundoff times the norms,
-# which the exponential turns into a relative one.  Tiles with norms above this
-# (in units of the exponent of 2) sum the squared differences instead.
-DIRECT_ABOVE = {"float32": 32.0, "float64": 1024.0}
 
 GAMMA_RULES = ("scale", "median")
 MEDIAN_SUBSAMPLE = 1000
@@ -28,7 +22,7 @@ MEDIAN_SUBSAMPLE = 1000
 
 @dataclass(frozen=True)
 class Kernel:
-    """Base class; `name` is its key in the table of compiled kernels."""
+    """Base class; `name` is the key in the table of compiled kernels (gram.py)."""
 
     name: ClassVar[str]
     factor: ClassVar[float] = 1.0
@@ -37,11 +31,6 @@ class Kernel:
     centred: ClassVar[bool] = False
     normalised: ClassVar[bool] = False
     non_negative: ClassVar[bool] = False
-
-    def native(self, dtype):
-        """(code, degree, coef0, direct_above), what `_gram.gram_block` takes."""
-        code = _gram.KERNEL_CODES[self.name]
-        return code, self.degree, self.coef0, DIRECT_ABOVE[str(dtype)]
 
 
 @dataclass(frozen=True)

@@ -176,6 +176,10 @@ def _csc_without_null_columns(values, rows, columns, shape):
         shape=(shape[0], len(indices)),
     )
     weights.sum_duplicates()
+    if (weights.data == 0).any():  # signs that cancelled
+        weights.eliminate_zeros()
+        kept = np.diff(weights.indptr) > 0
+        indices, weights = indices[kept], weights[:, kept]
     return indices.astype(np.int64), weights
 
 

@@ -1,0 +1,123 @@
+"""The table of ``python -m pskernels bench``: time, memory and error of sketches.
+
+The last row is what one would do without this library: form K with NumPy, and
+multiply it by a dense Gaussian sketch.
+"""
+
+import time
+import tracemalloc
+
+import numpy as np
+import scipy.linalg
+
+from pskernels.gram import sketch_gram
+from pskernels.sketches import (
+    Accumulation,
+    CountSketch,
+    Gaussian,
+    PSparsified,
+    SubSampling,
+)
+
+REPEATS = 3
+ERROR_ROWS = 1000
+
+
+def rbf_kernel(X, Y, gamma):
+    """The Gram matrix by NumPy, as fast as NumPy does it."""
+    K = -2 * X @ Y.T
+    K += (X**2).sum(axis=1)[:, None]
+    K += (Y**2).sum(axis=1)
+    np.maximum(K, 0, out=K)
+    K *= -gamma
+    return np.exp(K, out=K)
+
+
+def sketch_with_k_formed(X, S, gamma):
+    SK = S @ rbf_kernel(X, X, gamma)
+    return SK @ S.T, SK
+
+
+def fastest(function):
+    """The result of a call, and the least time of a few: noise only adds."""
+    seconds = []
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        result = function()
+        seconds.append(time.perf_counter() - start)
+    return result, min(seconds)
+
+
+def peak_bytes(function):
+    """Peak of the memory that a call allocates, in a run that is not timed."""
+    tracemalloc.start()
+    try:
+        function()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def whitened(SKSt, SK):
+    """Z with ZᵀZ = K Sᵀ (S K Sᵀ)† S K."""
+    values, vectors = scipy.linalg.eigh(SKSt)
+    kept = values > len(values) * np.finfo(float).eps * values[-1]
+    return (vectors[:, kept] / np.sqrt(values[kept])).T @ SK
+
+
+def relative_errors(X, gamma, Zs):
+    """‖K - ZᵀZ‖ / ‖K‖ in the Frobenius norm for each Z, by blocks of K."""
+    square, squares = 0.0, np.zeros(len(Zs))
+    for start in range(0, len(X), ERROR_ROWS):
+        rows = slice(start, start + ERROR_ROWS)
+        K = rbf_kernel(X[rows], X, gamma)
+        square += np.sum(K**2)
+        for i, Z in enumerate(Zs):
+            squares[i] += np.sum((K - Z[:, rows].T @ Z) ** 2)
+    return np.sqrt(squares / square)
+
+
+def run(n, d, s, n_threads=None):
+    """Print the table."""
+    X = np.random.default_rng(0).normal(size=(n, d))
+    gamma = 1 / d
+    p = min(1.0, 20 / n)
+    distributions = {
+        "p-SR, p = 20/n": PSparsified(s, p),
+        "p-SG, p = 20/n": PSparsified(s, p, "gaussian"),
+        "Nyström": SubSampling(s),
+        "Accumulation, m = 20": Accumulation(s, m=20),
+        "CountSketch": CountSketch(s),
+        "Gaussian": Gaussian(s),
+    }
+    print(f"S·K and S·K·Sᵀ of {n:,} points with {d} features, s = {s}, rbf, float64")
+    rows = []
+    for name, distribution in distributions.items():
+
+        def sketched(distribution=distribution):
+            sketch = distribution.draw(n, random_state=0)
+            return sketch_gram(X, sketch=sketch, gamma=gamma, n_threads=n_threads)
+
+        result, seconds = fastest(sketched)
+        landmarks = len(result.sketch.indices)
+        rows.append((name, landmarks, result[:2], seconds, peak_bytes(sketched)))
+
+    S = np.random.default_rng(1).normal(size=(s, n)) / np.sqrt(s)
+
+    def formed():
+        return sketch_with_k_formed(X, S, gamma)
+
+    result, baseline = fastest(formed)
+    rows.append(("Gaussian, K formed", n, result, baseline, peak_bytes(formed)))
+
+    errors = relative_errors(X, gamma, [whitened(*row[2]) for row in rows])
+    print(
+        f"{'sketch':<22}{'landmarks':>10}{'seconds':>10}{'times faster':>14}"
+        f"{'peak MB':>9}{'error':>9}"
+    )
+    for (name, landmarks, _, seconds, peak), error in zip(rows, errors, strict=True):
+        print(
+            f"{name:<22}{landmarks:>10,}{seconds:>10.4f}{baseline / seconds:>14.1f}"
+            f"{peak / 1e6:>9.1f}{error:>9.4f}"
+        )
+    print("peak MB counts the results; error is ‖K - K Sᵀ(S K Sᵀ)†S K‖ / ‖K‖")

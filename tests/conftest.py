@@ -1,0 +1,20 @@
+import numpy as np
+import pytest
+
+# Relative error, in the Frobenius norm, against a float64 dense reference.
+TOLERANCE = {"float64": 1e-12, "float32": 2e-6}
+
+
+@pytest.fixture(params=["float64", "float32"])
+def dtype(request):
+    return request.param
+
+
+@pytest.fixture
+def tolerance(dtype):
+    return TOLERANCE[dtype]
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(42)

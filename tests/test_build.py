@@ -1,0 +1,73 @@
+"""What the build must not lose in silence."""
+
+import subprocess
+import sys
+
+import pytest
+
+import pskernels
+from pskernels import __main__, _threads, gram
+
+
+def run_python(code, **environment):
+    import os
+
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_openmp_is_compiled_in():
+    # PSKERNELS_NO_OPENMP builds have to be asked for; this suite tests the default
+    assert _threads.OPENMP >= 201511
+
+
+def test_all_names_exist():
+    for name in pskernels.__all__:
+        assert hasattr(pskernels, name)
+
+
+def test_import_is_lean():
+    code = (
+        "import sys, pskernels;"
+        "print([m for m in ('sklearn', 'matplotlib', 'dask', 'tqdm', 'pandas')"
+        " if m in sys.modules])"
+    )
+    assert run_python(code).stdout.strip() == "[]"
+
+
+def test_version_is_that_of_the_installed_package():
+    from importlib.metadata import version
+
+    assert pskernels.__version__ == version("pskernels")
+
+
+@pytest.mark.parametrize("level", gram.SIMD_LEVELS)
+def test_simd_level_can_be_lowered(level):
+    code = "import pskernels.gram as g; print(g.simd_level())"
+    best = gram.SIMD_LEVELS.index(gram.simd_level())
+    expected = gram.SIMD_LEVELS[min(best, gram.SIMD_LEVELS.index(level))]
+    assert run_python(code, PSKERNELS_SIMD=level).stdout.strip() == expected
+
+
+def test_unknown_simd_level_is_an_error():
+    result = run_python("import pskernels", PSKERNELS_SIMD="mmx")
+    assert "PSKERNELS_SIMD must be one of 'baseline', 'avx2'" in result.stderr
+
+
+def test_info_names_what_matters(capsys):
+    __main__.main(["info"])
+    printed = capsys.readouterr().out
+    for word in ("pskernels", "numpy", "scipy", "BLAS", "OpenMP", "SIMD", "threads"):
+        assert word in printed
+
+
+def test_bench_prints_a_row_for_each_sketch(capsys):
+    __main__.main(["bench", "--n", "600", "--s", "20"])
+    printed = capsys.readouterr().out
+    for name in ("p-SR", "p-SG", "Nyström", "Accumulation", "CountSketch", "K formed"):
+        assert name in printed

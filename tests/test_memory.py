@@ -1,0 +1,68 @@
+"""The memory promise: K is never formed, and `memory_limit` holds.
+
+tracemalloc sees all of it: NumPy reports its buffers, and the native code
+allocates nothing of its own.
+"""
+
+import tracemalloc
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+import pskernels as psk
+
+MB = 2**20
+
+
+@contextmanager
+def peak_below(n_bytes):
+    tracemalloc.start()
+    try:
+        yield
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < n_bytes, f"peak of {peak / MB:.1f} MB, allowed {n_bytes / MB:.1f}"
+
+
+def test_the_checker_sees_a_gram_matrix():
+    X = np.ones((2000, 1))
+    with pytest.raises(AssertionError, match="peak of"), peak_below(16 * MB):
+        X @ X.T
+
+
+@pytest.mark.parametrize("parts", ["SK", "SKSt"])
+def test_sketch_gram_of_ten_thousand_points(parts, rng):
+    X = rng.normal(size=(10_000, 10))  # K would take 800 MB
+    sketch = psk.PSparsified(100).draw(10_000, random_state=0)
+    out = np.empty((100, 10_000)) if parts == "SK" else None
+    with peak_below(64 * MB):
+        psk.sketch_gram(X, sketch=sketch, parts=parts, out=out)
+
+
+def test_dense_gaussian_sketch_takes_tiles_only(rng):
+    X = rng.normal(size=(6000, 10))  # K would take 288 MB, S takes 4.8
+    sketch = psk.Gaussian(100).draw(6000, random_state=0)
+    out = np.empty((100, 6000))
+    with peak_below(32 * MB):
+        psk.sketch_gram(X, sketch=sketch, out=out)
+    with peak_below(32 * MB):
+        psk.sketch_gram(X, sketch=sketch, parts="SKSt")
+
+
+@pytest.mark.parametrize("form", ["C", "F", "int"])
+@pytest.mark.parametrize("limit", [1 * MB, 4 * MB, 32 * MB])
+def test_memory_limit_holds(limit, form, rng):
+    X = np.round(10 * rng.normal(size=(20_000, 40)))
+    X = X.astype(int) if form == "int" else X.astype(float, order=form)
+    B = rng.normal(size=(20_000, 2))
+    out = np.empty((20_000, 2))
+    small_change = 100_000  # Python objects, chunk means
+    with peak_below(limit + small_change):
+        psk.kernel_matmul(X, X[:3000], B[:3000], out=out, memory_limit=limit)
+
+
+def test_drawing_costs_its_non_zeros():
+    with peak_below(2 * MB):  # S has 2e9 entries, 4e3 of them not zero
+        psk.PSparsified(200).draw(10_000_000, random_state=0)
