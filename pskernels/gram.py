@@ -49,6 +49,8 @@ BLOCK_COST = 2**21
 FIRST_CALL_COST = 2**26
 CALL_SECONDS = 0.15
 
+CENTER_SUBSAMPLE = 64
+
 # Copies of points that are not float and C-contiguous are made in such portions.
 COPY_BYTES = 2**23
 
@@ -326,7 +328,17 @@ def _prepare(kernel, X, name, n_threads, memory_limit):
         )
     if isinstance(kernel, _GammaKernel):
         kernel = kernel.with_gamma(X, variance)
-    return kernel, mean if kernel.centred else np.zeros_like(mean)
+    return kernel, _center(X) if kernel.centred else np.zeros_like(mean)
+
+
+def _center(X):
+    """A point amid X, subtracted before distances are taken by scalar products.
+
+    Medians of a few points: unlike the mean, one far outlier cannot move them
+    away from all others, which would cost these their digits in float32.
+    """
+    step = -(-len(X) // CENTER_SUBSAMPLE)
+    return np.median(X[::step].astype(np.float64), axis=0)
 
 
 def _moments(X, n_threads, memory_limit):
@@ -547,7 +559,9 @@ class _NativeTiles:
         self._norm_max = np.maximum.reduceat(self._a_norm, tile_starts).astype(float)
         self._row_start = start
         self._n_rows = len(Z)
-        weights = self._weights[:, start:end]
+        weights = self._weights
+        if len(Z) < self.m:
+            weights = weights[:, start:end]
         if self._dense:
             self._W = weights.astype(self.dtype, copy=False)
             self._entries = None, None, None, None

@@ -16,7 +16,7 @@ double after every FLUSH_AFTER additions to an output.
 from cython.parallel cimport prange, threadid
 from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from _types cimport intp_t, real_t
 
@@ -44,6 +44,7 @@ cdef extern from "engine.h" nogil:
         void (*scale_panel)(
             double scale, const void *acc, const double *total,
             void *values) noexcept nogil
+        void (*exp2_buffer)(intp_t n, void *x) noexcept nogil
 
     const psk_engine *psk_engine_for_double(int max_level)
     const psk_engine *psk_engine_for_float(int max_level)
@@ -394,16 +395,22 @@ cdef void write_tile(
         intp_t s = out.shape[0]
         intp_t nr = engine.nr
         intp_t n_panels = (col_end - col_start + nr - 1) // nr
-        intp_t i, panel, c, at, col
+        bint unit_stride = out.strides[1] == sizeof(real_t)
+        intp_t i, panel, c, at, col, n_points
+        const double *total
         real_t values[MAX_WIDTH]
     for i in range(s):
         for panel in range(n_panels):
             at = (panel * s + i) * nr
-            engine.scale_panel(
-                scale, <real_t *>work.acc + at,
-                work.total + at if has_total else NULL, values)
             col = col_start + panel * nr
-            for c in range(min(nr, col_end - col)):
+            n_points = min(nr, col_end - col)
+            total = work.total + at if has_total else NULL
+            if unit_stride and n_points == nr and not accumulate:
+                engine.scale_panel(
+                    scale, <real_t *>work.acc + at, total, &out[i, col])
+                continue
+            engine.scale_panel(scale, <real_t *>work.acc + at, total, values)
+            for c in range(n_points):
                 if accumulate:
                     values[c] += out[i, col + c]
                 out[i, col + c] = values[c]
@@ -558,3 +565,18 @@ def column_moments(
 
 
 CHUNK_ROWS = MOMENT_CHUNK
+
+
+def exp2_buffer(
+    const real_t[::1] x,      # IN  (n,), not above 0; n is a multiple of 6 * nr
+    real_t[::1] out,          # OUT (n,)
+    intp_t n_repeats,
+):
+    """out := 2^x, n_repeats times over: for its test and for the roofline."""
+    cdef:
+        const psk_engine *engine = get_engine(real_t is double)
+        intp_t i
+    with nogil:
+        for i in range(n_repeats):
+            memcpy(&out[0], &x[0], x.shape[0] * sizeof(real_t))
+            engine.exp2_buffer(x.shape[0], &out[0])

@@ -60,6 +60,10 @@ typedef struct {
     /* values = scale * (acc + total), all (nr,); total may be NULL. */
     void (*scale_panel)(double scale, const void *acc, const double *total,
                         void *values);
+
+    /* x = 2^x in place for x <= 0, the exponential of the kernels on its own:
+     * for its test and for the roofline.  n is a multiple of 6 * nr. */
+    void (*exp2_buffer)(intptr_t n, void *x);
 } psk_engine;
 
 /* The best level this processor runs, at most `max_level`: 0 baseline,

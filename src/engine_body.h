@@ -334,6 +334,19 @@ static void FN(scale_panel)(double scale, const void *acc_,
             values[c] = (REAL)(scale * acc[c]);
 }
 
+static void FN(exp2_buffer)(intptr_t n, void *x_)
+{
+    REAL *x = x_;
+    for (intptr_t i = 0; i + GROUP * LANES <= n; i += GROUP * LANES) {
+        vec t[GROUP];
+        EACH(g)
+            t[g] = FN(load)(x + i + g * LANES);
+        FN(exp2_nonpositive)(t);
+        EACH(g)
+            FN(store)(x + i + g * LANES, t[g]);
+    }
+}
+
 static const psk_engine FN(engine) = {
     .name = LEVEL_NAME,
     .mr = MR,
@@ -342,6 +355,7 @@ static const psk_engine FN(engine) = {
     .scatter_panel = FN(scatter_panel),
     .gemm_panel = FN(gemm_panel),
     .scale_panel = FN(scale_panel),
+    .exp2_buffer = FN(exp2_buffer),
 };
 
 #undef vec

@@ -1,0 +1,51 @@
+"""Data and peers that the benchmarks share.
+
+Shapes must not be changed, only added: results are compared over time.
+"""
+
+import numpy as np
+from sklearn.metrics.pairwise import rbf_kernel
+
+import pskernels as psk
+
+# (n, d)
+SHAPES = [(10_000, 10), (50_000, 10), (8_145, 280)]
+DTYPES = ["float64", "float32"]
+S = 100
+
+
+def make_points(n, d, dtype):
+    return np.random.default_rng(0).normal(size=(n, d)).astype(dtype)
+
+
+def ours(X, sketch, gamma, parts, n_threads=None):
+    return psk.sketch_gram(
+        X, sketch=sketch, gamma=gamma, parts=parts, n_threads=n_threads
+    )
+
+
+def ours_one_thread(X, sketch, gamma, parts):
+    return ours(X, sketch, gamma, parts, n_threads=1)
+
+
+def scipy_sparse(X, sketch, gamma, parts):
+    """The decomposition trick with SciPy and scikit-learn: K(X[idx], X) is formed."""
+    weights = sketch.scaled_weights(X.dtype)
+    Z = X[sketch.indices]
+    if parts == "SKSt":
+        return weights @ rbf_kernel(Z, Z, gamma=gamma) @ weights.T
+    return weights @ rbf_kernel(Z, X, gamma=gamma)
+
+
+def gram_formed(X, sketch, gamma, parts):
+    """A dense sketch S and all of K."""
+    S = sketch.scaled_weights(X.dtype)
+    SK = S @ rbf_kernel(X, X, gamma=gamma)
+    return SK @ S.T if parts == "SKSt" else SK
+
+
+METHODS = {
+    "pskernels": ours,
+    "pskernels, 1 thread": ours_one_thread,
+    "scipy.sparse @ rbf_kernel": scipy_sparse,
+}
