@@ -16,7 +16,7 @@ double after every FLUSH_AFTER additions to an output.
 from cython.parallel cimport prange, threadid
 from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memset
 
 from _types cimport intp_t, real_t
 
@@ -44,7 +44,7 @@ cdef extern from "engine.h" nogil:
         void (*scale_panel)(
             double scale, const void *acc, const double *total,
             void *values) noexcept nogil
-        void (*exp2_buffer)(intp_t n, void *x) noexcept nogil
+        void (*exp2_buffer)(intp_t n, const void *x, void *y) noexcept nogil
 
     const psk_engine *psk_engine_for_double(int max_level)
     const psk_engine *psk_engine_for_float(int max_level)
@@ -578,5 +578,4 @@ def exp2_buffer(
         intp_t i
     with nogil:
         for i in range(n_repeats):
-            memcpy(&out[0], &x[0], x.shape[0] * sizeof(real_t))
-            engine.exp2_buffer(x.shape[0], &out[0])
+            engine.exp2_buffer(x.shape[0], &x[0], &out[0])

@@ -61,9 +61,9 @@ typedef struct {
     void (*scale_panel)(double scale, const void *acc, const double *total,
                         void *values);
 
-    /* x = 2^x in place for x <= 0, the exponential of the kernels on its own:
-     * for its test and for the roofline.  n is a multiple of 6 * nr. */
-    void (*exp2_buffer)(intptr_t n, void *x);
+    /* y = 2^x for x <= 0, the exponential of the kernels on its own: for its
+     * test and for the roofline.  n is a multiple of 6 * nr. */
+    void (*exp2_buffer)(intptr_t n, const void *x, void *y);
 } psk_engine;
 
 /* The best level this processor runs, at most `max_level`: 0 baseline,

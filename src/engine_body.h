@@ -334,16 +334,17 @@ static void FN(scale_panel)(double scale, const void *acc_,
             values[c] = (REAL)(scale * acc[c]);
 }
 
-static void FN(exp2_buffer)(intptr_t n, void *x_)
+static void FN(exp2_buffer)(intptr_t n, const void *x_, void *y_)
 {
-    REAL *x = x_;
+    const REAL *x = x_;
+    REAL *y = y_;
     for (intptr_t i = 0; i + GROUP * LANES <= n; i += GROUP * LANES) {
         vec t[GROUP];
         EACH(g)
             t[g] = FN(load)(x + i + g * LANES);
         FN(exp2_nonpositive)(t);
         EACH(g)
-            FN(store)(x + i + g * LANES, t[g]);
+            FN(store)(y + i + g * LANES, t[g]);
     }
 }
 
