@@ -18,19 +18,26 @@
 #define CONCAT(a, b, c) CONCAT_(a, b, c)
 #define FN(name) CONCAT(name, REAL, LEVEL)
 
+#if defined(__x86_64__) && !defined(PSK_BASELINE_ONLY)
+#define PSK_X86
+#include <immintrin.h>
+#define X86_OP(op, suffix) CONCAT(X86_PREFIX, op, suffix)
+#endif
+
 /* ---- baseline: 16-byte vectors, which every target has or imitates ---- */
 #define LEVEL baseline
 #define LEVEL_NAME "baseline"
 #define VBYTES 16
+#define X86_PREFIX _mm
 #define MR 6
 #include "engine_types.h"
 #undef LEVEL
 #undef LEVEL_NAME
 #undef VBYTES
+#undef X86_PREFIX
 #undef MR
 
-#if defined(__x86_64__) && !defined(PSK_BASELINE_ONLY)
-#define PSK_X86_LEVELS
+#ifdef PSK_X86
 
 /* ---- AVX2 and FMA: 16 registers, 12 of them accumulators ---- */
 #if defined(__clang__)
@@ -42,11 +49,13 @@
 #define LEVEL avx2
 #define LEVEL_NAME "avx2"
 #define VBYTES 32
+#define X86_PREFIX _mm256
 #define MR 6
 #include "engine_types.h"
 #undef LEVEL
 #undef LEVEL_NAME
 #undef VBYTES
+#undef X86_PREFIX
 #undef MR
 #if defined(__clang__)
 #pragma clang attribute pop
@@ -64,11 +73,13 @@
 #define LEVEL avx512
 #define LEVEL_NAME "avx512"
 #define VBYTES 64
+#define X86_PREFIX _mm512
 #define MR 12
 #include "engine_types.h"
 #undef LEVEL
 #undef LEVEL_NAME
 #undef VBYTES
+#undef X86_PREFIX
 #undef MR
 #if defined(__clang__)
 #pragma clang attribute pop
@@ -79,7 +90,7 @@
 
 static int supported_level(void)
 {
-#ifdef PSK_X86_LEVELS
+#ifdef PSK_X86
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"))
         return 2;
@@ -89,7 +100,7 @@ static int supported_level(void)
     return 0;
 }
 
-#ifdef PSK_X86_LEVELS
+#ifdef PSK_X86
 #define ENGINES(REAL) \
     {&engine_##REAL##_baseline, &engine_##REAL##_avx2, &engine_##REAL##_avx512}
 #else

@@ -5,11 +5,13 @@
  *   VBYTES         bytes of one SIMD register
  *   MR             landmarks of one register block
  *   FN(x)          name mangling
- *   EXP2_*         constants of exp2 for REAL (engine.c)
+ *   SQRT, EXP2_*   for REAL (engine_types.h)
+ *   X86_OP(op, X86_SUFFIX)   name of an intrinsic; only on x86
  *
  * Vectors are GCC's and clang's portable ones, so that one source serves every
  * architecture: an operator on vectors works lane by lane, a comparison gives
- * an integer vector of all-ones and all-zeros lanes.
+ * an integer vector of all-ones and all-zeros lanes.  Minimum and square root
+ * have no operator: x86 has an instruction for each, others a loop.
  */
 
 #define LANES ((int)(VBYTES / sizeof(REAL)))
@@ -42,20 +44,14 @@ INLINE vec FN(spread)(REAL x)
     return x - (vec){0};
 }
 
-INLINE vec FN(negative_part)(vec t) /* min(t, 0) */
-{
-    return (vec)((ivec)t & (t < 0));
-}
-
-INLINE vec FN(positive_part)(vec t) /* max(t, 0) */
-{
-    return (vec)((ivec)t & (t > 0));
-}
-
 INLINE vec FN(minimum)(vec a, vec b)
 {
+#ifdef X86_OP
+    return X86_OP(min, X86_SUFFIX)(a, b);
+#else
     ivec mask = a < b;
     return (vec)(((ivec)a & mask) | ((ivec)b & ~mask));
+#endif
 }
 
 INLINE vec FN(absolute)(vec a)
@@ -66,9 +62,13 @@ INLINE vec FN(absolute)(vec a)
 
 INLINE vec FN(square_root)(vec a)
 {
+#ifdef X86_OP
+    return X86_OP(sqrt, X86_SUFFIX)(a);
+#else
     for (int lane = 0; lane < LANES; lane++)
         a[lane] = SQRT(a[lane]);
     return a;
+#endif
 }
 
 /* 2^t in place, for t <= 0 and a group of vectors in step with each other: one
@@ -118,17 +118,18 @@ INLINE vec FN(step)(const int inner, vec acc, vec a, vec b)
 
 /* Accumulator -> kernel value, in place.  What is constant for the whole
  * kernel, such as gamma or log2(e), was multiplied into the points when they
- * were packed.  Rounding can make norms - 2 * acc, a squared distance,
- * slightly negative. */
+ * were packed.  Rounding can make 2 * acc - norms, a negative squared
+ * distance, slightly positive. */
 INLINE void FN(finish)(const int kernel, const int inner,
                        const psk_kernel_spec *spec, vec acc[GROUP],
                        const vec norms[GROUP])
 {
+    const vec zero = {0};
     vec q[GROUP];
     switch (kernel) {
     case PSK_RBF:
         EACH(g)
-            acc[g] = inner == FN(DOT) ? FN(negative_part)(2 * acc[g] - norms[g])
+            acc[g] = inner == FN(DOT) ? FN(minimum)(2 * acc[g] - norms[g], zero)
                                       : -acc[g];
         FN(exp2_nonpositive)(acc);
         break;
@@ -142,7 +143,7 @@ INLINE void FN(finish)(const int kernel, const int inner,
     case PSK_MATERN52:
         EACH(g) {
             if (inner == FN(DOT))
-                acc[g] = FN(positive_part)(norms[g] - 2 * acc[g]);
+                acc[g] = -FN(minimum)(2 * acc[g] - norms[g], zero);
             q[g] = FN(square_root)(acc[g]);
             acc[g] = q[g] * (REAL)-LOG2_E;
         }

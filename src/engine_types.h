@@ -10,6 +10,7 @@
 #define REAL double
 #define INT int64_t
 #define SQRT sqrt
+#define X86_SUFFIX pd
 #define EXP2_COEFFICIENTS                                                      \
     0x1.62e42fefa3a17p-1, 0x1.ebfbdff82c467p-3, 0x1.c6b08d703d532p-5,          \
         0x1.3b2ab6fbcfd8bp-7, 0x1.5d87fe9cb2d13p-10, 0x1.4309127f03119p-13,    \
@@ -22,6 +23,7 @@
 #undef REAL
 #undef INT
 #undef SQRT
+#undef X86_SUFFIX
 #undef EXP2_COEFFICIENTS
 #undef EXP2_SHIFT
 #undef EXP2_EXPONENT_BITS
@@ -30,6 +32,7 @@
 #define REAL float
 #define INT int32_t
 #define SQRT sqrtf
+#define X86_SUFFIX ps
 #define EXP2_COEFFICIENTS                                                      \
     0x1.62e430c688ed4p-1f, 0x1.ebfbdcf8b4487p-3f, 0x1.c6aed61c2aeebp-5f,       \
         0x1.3b2cc34713519p-7f, 0x1.5f44dc126c056p-10f, 0x1.4258d7d76085ep-13f
@@ -40,6 +43,7 @@
 #undef REAL
 #undef INT
 #undef SQRT
+#undef X86_SUFFIX
 #undef EXP2_COEFFICIENTS
 #undef EXP2_SHIFT
 #undef EXP2_EXPONENT_BITS
