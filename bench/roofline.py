@@ -6,7 +6,8 @@ A kernel value of d features takes at least the time of its 2·d flops at the be
 rate of an in-cache matrix product (BLAS), and that of one exponential (the best
 of NumPy's and ours, on an array in the first-level cache), on the same threads.
 The fraction is that time over the time of `sketch_gram` (n = 50,000, s = 100,
-p = 20/n), with the output array given; the packing of points, the sums of S_SG and the writing count against it.
+p = 20/n), with the output array given; the packing of points, the sums of S_SG and
+the writing count against it.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Kernel machines for any Lipschitz loss, by p-sparsified sketches.
 
-    seed -> S = S_SG · S_SS -> landmarks X[idx] -> tiles of K(X[idx], X) -> S·K, S·K·Sᵀ
-            sketches                              gram, kernels
+seed -> S = S_SG · S_SS -> landmarks X[idx] -> tiles of K(X[idx], X) -> S·K, S·K·Sᵀ
+        sketches                              gram, kernels
 """
 
 from pskernels.gram import SketchedGram, kernel_matmul, sketch_gram

@@ -49,7 +49,7 @@ BLOCK_COST = 2**21
 FIRST_CALL_COST = 2**26
 CALL_SECONDS = 0.15
 
-CENTER_SUBSAMPLE = 64
+CENTER_SUBSAMPLE = 32
 
 # Copies of points that are not float and C-contiguous are made in such portions.
 COPY_BYTES = 2**23
@@ -318,7 +318,8 @@ def _prepare(kernel, X, name, n_threads, memory_limit):
     """Check the values of X; return the kernel with its gamma, and the center."""
     if isinstance(kernel, Precomputed):  # only what is needed of it is read
         return kernel, None
-    mean, variance = _moments(X, n_threads, memory_limit)
+    needs_variance = getattr(kernel, "gamma", None) == "scale"
+    mean, variance = _moments(X, needs_variance, n_threads, memory_limit)
     if not np.isfinite(mean).all():
         raise_not_finite(X, name)
     if kernel.non_negative and X.min() < 0:
@@ -341,37 +342,36 @@ def _center(X):
     return np.median(X[::step].astype(np.float64), axis=0)
 
 
-def _moments(X, n_threads, memory_limit):
-    """Column means of X, and the variance of all its values.
+def _moments(X, with_variance, n_threads, memory_limit):
+    """Column means of X (not finite if X is not), and X.var() or None.
 
-    Not finite if X is not.  Chunks of rows are merged by the formula of Chan,
-    Golub and LeVeque, in one pass over X; the result does not depend on
-    n_threads.
+    One pass over X, whose chunks are merged by the formula of Chan, Golub and
+    LeVeque.  The result does not depend on n_threads.
     """
     n, d = X.shape
-    means, m2s, counts = [], [], []
     rows = _Rows(X)
     dtype = common_dtype(X)
     chunk_bytes = 8 * d * _gram.CHUNK_ROWS
     step = _gram.CHUNK_ROWS * max(1, min(COPY_BYTES, memory_limit // 2) // chunk_bytes)
     if rows.is_contiguous(dtype):
         step = n
+    n_chunks = -(-n // _gram.CHUNK_ROWS)
+    means = np.empty((n_chunks, d))
+    m2s = np.empty((n_chunks, d)) if with_variance else None
     for start in range(0, n, step):
         block = rows.get(start, min(n, start + step), dtype)
-        n_chunks = -(-len(block) // _gram.CHUNK_ROWS)
-        mean, m2 = np.empty((n_chunks, d)), np.empty((n_chunks, d))
-        _gram.column_moments(block, mean, m2, n_threads)
-        means.append(mean)
-        m2s.append(m2)
-        counts.append(np.full(n_chunks, _gram.CHUNK_ROWS))
-        counts[-1][-1] = len(block) - (n_chunks - 1) * _gram.CHUNK_ROWS
-    means, m2s = np.concatenate(means), np.concatenate(m2s)
-    counts = np.concatenate(counts)[:, None]
+        first = start // _gram.CHUNK_ROWS
+        chunks = slice(first, first - (-len(block) // _gram.CHUNK_ROWS))
+        m2 = m2s[chunks] if with_variance else None
+        _gram.column_moments(block, means[chunks], m2, n_threads)
+    counts = np.full((n_chunks, 1), _gram.CHUNK_ROWS)
+    counts[-1] = n - (n_chunks - 1) * _gram.CHUNK_ROWS
     with np.errstate(invalid="ignore", over="ignore"):
         mean = (counts * means).sum(axis=0) / n
-        overall = mean.mean()
-        variance = (m2s.sum() + (counts * (means - overall) ** 2).sum()) / (n * d)
-    return mean, variance
+        if not with_variance:
+            return mean, None
+        between = (counts * (means - mean.mean()) ** 2).sum()
+        return mean, (m2s.sum() + between) / (n * d)
 
 
 def _warn_if_not_finite(product, kernel, name):

@@ -95,9 +95,7 @@ class Sketch:
         """S · A, from the rows of A at the landmarks."""
         s, n = self.shape
         if A.shape[0] != n:
-            raise ValueError(
-                f"the sketch has {n} columns, but A has {A.shape[0]} rows"
-            )
+            raise ValueError(f"the sketch has {n} columns, but A has {A.shape[0]} rows")
         rows = A if len(self.indices) == n else A[self.indices]
         return (self.scaled_weights(A.dtype) @ rows).astype(
             _product_dtype(A), copy=False

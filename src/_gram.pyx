@@ -537,13 +537,14 @@ def gram_block(
 def column_moments(
     const real_t[:, ::1] X,   # IN  (n, d)
     double[:, ::1] mean,      # OUT (n_chunks, d)
-    double[:, ::1] m2,        # OUT (n_chunks, d)
+    double[:, ::1] m2,        # OUT (n_chunks, d), or None
     int n_threads,
 ):
-    """Column means and sums of squared deviations of each chunk of rows."""
+    """Column means of each chunk of rows; m2: sums of squared deviations."""
     cdef:
         intp_t n = X.shape[0]
         intp_t d = X.shape[1]
+        bint with_m2 = m2 is not None
         intp_t chunk, start, end, i, k
         double deviation
     for chunk in prange(mean.shape[0], nogil=True, num_threads=n_threads,
@@ -552,16 +553,18 @@ def column_moments(
         end = min(n, start + MOMENT_CHUNK)
         for k in range(d):
             mean[chunk, k] = 0
-            m2[chunk, k] = 0
         for i in range(start, end):
             for k in range(d):
                 mean[chunk, k] += X[i, k]
         for k in range(d):
             mean[chunk, k] /= end - start
-        for i in range(start, end):
+        if with_m2:
             for k in range(d):
-                deviation = X[i, k] - mean[chunk, k]
-                m2[chunk, k] += deviation * deviation
+                m2[chunk, k] = 0
+            for i in range(start, end):
+                for k in range(d):
+                    deviation = X[i, k] - mean[chunk, k]
+                    m2[chunk, k] += deviation * deviation
 
 
 CHUNK_ROWS = MOMENT_CHUNK
@@ -575,7 +578,7 @@ def exp2_buffer(
     """out := 2^x, n_repeats times over: for its test and for the roofline."""
     cdef:
         const psk_engine *engine = get_engine(real_t is double)
-        intp_t i
+        intp_t _repeat
     with nogil:
-        for i in range(n_repeats):
+        for _repeat in range(n_repeats):
             engine.exp2_buffer(x.shape[0], &x[0], &out[0])

@@ -219,7 +219,9 @@ def test_diagonal_is_exactly_one(dtype, rng):
     X = rng.normal(size=(50, 3)).astype(dtype)
     far = 1e3 * X  # norms that make the engine sum differences
     for kernel in ("rbf", "laplacian", "matern12"):
-        K = psk.kernel_matmul(far, far, np.eye(50, dtype=dtype), kernel=kernel, gamma=1.0)
+        K = psk.kernel_matmul(
+            far, far, np.eye(50, dtype=dtype), kernel=kernel, gamma=1.0
+        )
         np.testing.assert_array_equal(np.diagonal(K), 1)
 
 
@@ -391,7 +393,9 @@ def test_gamma_scale_is_that_of_scikit_learn(dtype, rng):
     default = psk.sketch_gram(X, sketch=sketch).SK
     gamma = 1 / (4 * X.astype(float).var())
     given = psk.sketch_gram(X, sketch=sketch, gamma=gamma).SK
-    np.testing.assert_allclose(default, given, rtol=1e-5 if dtype == "float32" else 1e-12)
+    np.testing.assert_allclose(
+        default, given, rtol=1e-5 if dtype == "float32" else 1e-12
+    )
     named = psk.sketch_gram(X, sketch=sketch, gamma="scale").SK
     np.testing.assert_array_equal(default, named)
 

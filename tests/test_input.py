@@ -57,7 +57,10 @@ SKETCH_GRAM_ERRORS = [
     ),
     (dict(parts=("SK", "KS")), r"parts must be some of .* got \('SK', 'KS'\)"),
     (dict(parts=()), "parts must be some of"),
-    (dict(out=np.empty((60, 5))), r"out must have shape \(5, 60\).*got shape \(60, 5\)"),
+    (
+        dict(out=np.empty((60, 5))),
+        r"out must have shape \(5, 60\).*got shape \(60, 5\)",
+    ),
     (dict(out=np.empty((5, 60), "f")), "dtype float64, got .* dtype float32"),
     (dict(out=[1]), "out must be a NumPy array, got list"),
     (dict(out=np.empty((5, 60)), parts="SKSt"), "out receives S·K"),
@@ -140,7 +143,9 @@ def test_the_memory_limit_that_is_named_suffices():
 
 def test_overflow_warns_with_a_figure():
     large = np.full((20, 2), 1e15, np.float32)
-    with pytest.warns(RuntimeWarning, match="60 of 60 values of S·K overflowed float32"):
+    with pytest.warns(
+        RuntimeWarning, match="60 of 60 values of S·K overflowed float32"
+    ):
         psk.sketch_gram(
             large, sketch=psk.SubSampling(3), kernel=psk.Polynomial(1.0), parts="SK"
         )

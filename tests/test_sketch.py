@@ -21,7 +21,9 @@ DISTRIBUTIONS = {
     "p-sr dense": psk.PSparsified(20, p=0.7),
     "gaussian": psk.Gaussian(20),
     "subsampling": psk.SubSampling(20),
-    "weighted": psk.SubSampling(20, probabilities=np.arange(1, N + 1) / (N * (N + 1) / 2)),
+    "weighted": psk.SubSampling(
+        20, probabilities=np.arange(1, N + 1) / (N * (N + 1) / 2)
+    ),
     "accumulation": psk.Accumulation(20, m=7),
     "countsketch": psk.CountSketch(20),
     "ros": psk.ROS(20),
@@ -193,7 +195,9 @@ def test_gaps_are_geometric():
     expected = len(gaps) * (tail[:-1] - tail[1:])
     assert expected.min() > 5
     # chi-square at 1e-6
-    assert stats.chisquare(observed, expected * len(gaps) / expected.sum()).pvalue > 1e-6
+    assert (
+        stats.chisquare(observed, expected * len(gaps) / expected.sum()).pvalue > 1e-6
+    )
 
 
 def test_a_column_is_null_with_the_right_probability():
@@ -350,7 +354,10 @@ def test_sketches_survive_pickling(distribution):
         (lambda: psk.ROS(2, "hadamard").draw(12), "a power of 2, got n=12"),
         (lambda: psk.SubSampling(5).draw(4), "s=5 points cannot be chosen out of n=4"),
         (lambda: psk.SubSampling(indices=[1, 1]), "indices must all be different"),
-        (lambda: psk.SubSampling(indices=[0, 9]).draw(9), r"indices must be in \[0, 9\)"),
+        (
+            lambda: psk.SubSampling(indices=[0, 9]).draw(9),
+            r"indices must be in \[0, 9\)",
+        ),
         (lambda: psk.SubSampling(3, indices=[0, 1]), "s=3, but there are 2 indices"),
         (lambda: psk.SubSampling(indices=[0.5]), "1-d array of integers"),
         (
