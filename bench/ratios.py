@@ -138,7 +138,7 @@ def importing():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=15)
     rounds = parser.parse_args().rounds
     sparse_products(rounds)
     against_k_formed(min(rounds, 5))

@@ -46,7 +46,7 @@ COL_TILE = 256
 # thread shows the speed, and later ones are cut to take CALL_SECONDS.
 FIXED_COST = 32
 BLOCK_COST = 2**21
-FIRST_CALL_COST = 2**26
+FIRST_CALL_COST = 2**30
 CALL_SECONDS = 0.15
 
 CENTER_SUBSAMPLE = 32
