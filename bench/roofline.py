@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 import pskernels as psk
 from pskernels import _gram
-from pskernels.gram import simd_level
+from pskernels._engine import simd_level
 
 FEATURES = (4, 10, 32, 90, 280)
 N = 50_000

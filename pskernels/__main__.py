@@ -7,7 +7,7 @@ import numpy
 import scipy
 
 import pskernels
-from pskernels import _bench, _threads, gram
+from pskernels import _bench, _engine, _threads
 
 
 def print_info():
@@ -21,7 +21,7 @@ def print_info():
     print(f"scipy      {scipy.__version__}")
     print(f"compiler   {_threads.COMPILER}")
     print(f"OpenMP     {openmp}")
-    print(f"SIMD       {gram.simd_level()}")
+    print(f"SIMD       {_engine.simd_level()}")
     print(
         f"threads    {_threads.resolve_n_threads(None)} by default, "
         f"{_threads.available_cpus()} CPUs available"

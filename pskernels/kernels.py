@@ -22,7 +22,7 @@ MEDIAN_SUBSAMPLE = 1000
 
 @dataclass(frozen=True)
 class Kernel:
-    """Base class; `name` is the key in the table of compiled kernels (gram.py)."""
+    """Base class; `name` is the key in the table of compiled kernels (`_gram`)."""
 
     name: ClassVar[str]
     factor: ClassVar[float] = 1.0

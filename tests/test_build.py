@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import pskernels
-from pskernels import __main__, _threads, gram
+from pskernels import __main__, _engine, _threads
 
 
 def run_python(code, **environment):
@@ -46,11 +46,11 @@ def test_version_is_that_of_the_installed_package():
     assert pskernels.__version__ == version("pskernels")
 
 
-@pytest.mark.parametrize("level", gram.SIMD_LEVELS)
+@pytest.mark.parametrize("level", _engine.SIMD_LEVELS)
 def test_simd_level_can_be_lowered(level):
-    code = "import pskernels.gram as g; print(g.simd_level())"
-    best = gram.SIMD_LEVELS.index(gram.simd_level())
-    expected = gram.SIMD_LEVELS[min(best, gram.SIMD_LEVELS.index(level))]
+    code = "import pskernels._engine as e; print(e.simd_level())"
+    best = _engine.SIMD_LEVELS.index(_engine.simd_level())
+    expected = _engine.SIMD_LEVELS[min(best, _engine.SIMD_LEVELS.index(level))]
     assert run_python(code, PSKERNELS_SIMD=level).stdout.strip() == expected
 
 

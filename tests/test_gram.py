@@ -6,7 +6,7 @@ import reference
 from conftest import TOLERANCE
 
 import pskernels as psk
-from pskernels import _gram, gram
+from pskernels import _engine, _gram
 
 GAMMA = 0.3
 
@@ -125,12 +125,12 @@ def test_number_of_features(d, dtype, rng):
 @pytest.mark.parametrize("sketch", ["sparse", "dense"])
 def test_many_blocks_of_landmarks_and_points(sketch, dtype, rng, monkeypatch):
     """Small blocks: sums are taken up again from `out`, calls cut anywhere."""
-    monkeypatch.setattr(gram, "BLOCK_COST", 1)
-    monkeypatch.setattr(gram, "ROW_TILE", 12)
-    monkeypatch.setattr(gram, "COL_TILE", 64)
-    monkeypatch.setattr(gram, "FIRST_CALL_COST", 1)
-    monkeypatch.setattr(gram, "CALL_SECONDS", 0.0)
-    monkeypatch.setattr(gram, "TRIANGLE_COLUMNS", 70)
+    monkeypatch.setattr(_engine, "BLOCK_COST", 1)
+    monkeypatch.setattr(_engine, "ROW_TILE", 12)
+    monkeypatch.setattr(_engine, "COL_TILE", 64)
+    monkeypatch.setattr(_engine, "FIRST_CALL_COST", 1)
+    monkeypatch.setattr(_engine, "CALL_SECONDS", 0.0)
+    monkeypatch.setattr(_engine, "SKST_COLUMNS", 70)
     X = make_points(rng, 500, 4, dtype)
     sketch = SKETCHES[sketch].draw(500, random_state=0)
     SKSt, SK, _ = psk.sketch_gram(X, sketch=sketch, gamma=GAMMA)
@@ -164,8 +164,8 @@ def test_result_does_not_depend_on_where_calls_are_cut(sketch, dtype, rng, monke
     X = make_points(rng, 2000, 6, dtype)
     sketch = SKETCHES[sketch].draw(2000, random_state=0)
     whole = psk.sketch_gram(X, sketch=sketch)
-    monkeypatch.setattr(gram, "FIRST_CALL_COST", 1)
-    monkeypatch.setattr(gram, "CALL_SECONDS", 0.0)
+    monkeypatch.setattr(_engine, "FIRST_CALL_COST", 1)
+    monkeypatch.setattr(_engine, "CALL_SECONDS", 0.0)
     cut = psk.sketch_gram(X, sketch=sketch, n_threads=1)
     np.testing.assert_array_equal(whole.SK, cut.SK)
     np.testing.assert_array_equal(whole.SKSt, cut.SKSt)

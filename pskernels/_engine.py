@@ -1,0 +1,554 @@
+"""Blocks of W · K(landmarks, points): between the public API and native code.
+
+`fill_product` walks over blocks of landmarks and of points; a *tiles* object
+computes one block, by the compiled engine (`NativeTiles`) or where K comes from
+Python (`PythonTiles`).  Between blocks Python handles signals, so that Ctrl-C
+works, and progress is reported.
+"""
+
+import os
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from pskernels import _gram
+from pskernels._progress import progress
+from pskernels._threads import single_threaded_blas
+from pskernels._validation import check_option, common_dtype
+from pskernels.kernels import CallableKernel, Precomputed
+
+# A panel of K, ROW_TILE landmarks by 4 to 32 points, stays in the first-level
+# cache; GROUP_BYTES of landmarks, one tile or more, in the second-level one.
+# GROUP_ADDITIONS bounds the float32 sums that are not yet carried to double.
+ROW_TILE = 120
+GROUP_BYTES = 2**18
+GROUP_ADDITIONS = 256
+COL_TILE = 256
+
+# The cost of a kernel value is counted in features, FIXED_COST of them for the
+# kernel function.  A thread takes well under 0.1 s for a tile of points and a
+# block of landmarks of BLOCK_COST; a first call of FIRST_CALL_COST for each
+# thread shows the speed, and later ones are cut to take CALL_SECONDS.
+FIXED_COST = 32
+BLOCK_COST = 2**21
+FIRST_CALL_COST = 2**30
+CALL_SECONDS = 0.15
+
+# Points that are not C-contiguous and of the right type are copied in portions.
+COPY_BYTES = 2**23
+
+# Side of a tile of K that comes from Python.
+PYTHON_TILE = 512
+
+# Landmarks whose columns of S·K are multiplied by Sᵀ at a time.
+SKST_COLUMNS = 4096
+
+CENTER_SUBSAMPLE = 32
+
+# |a|² + |b|² - 2ab carries an error of about the unit roundoff times the norms,
+# which the exponential turns into a relative one.  Tiles with norms above this
+# (in units of the exponent of 2) sum the squared differences instead.
+DIRECT_ABOVE = {"float32": 32.0, "float64": 1024.0}
+
+SIMD_LEVELS = ("baseline", "avx2", "avx512")
+if "PSKERNELS_SIMD" in os.environ:  # at most this level, for tests and bug reports
+    _gram.set_max_simd_level(
+        SIMD_LEVELS.index(
+            check_option(os.environ["PSKERNELS_SIMD"], "PSKERNELS_SIMD", SIMD_LEVELS)
+        )
+    )
+
+
+def simd_level():
+    """The SIMD level in use: "baseline", "avx2" or "avx512"."""
+    return _gram.block_shape(True)[2]
+
+
+def _ceil_to(number, unit):
+    return -(-number // unit) * unit
+
+
+# --------------------------------------------------------------------------
+# Points
+# --------------------------------------------------------------------------
+
+
+class Rows:
+    """Rows of X, or those at `indices`, fetched in blocks of a wanted dtype."""
+
+    def __init__(self, X, indices=None):
+        self.X = X
+        self._indices = None if indices is None or len(indices) == len(X) else indices
+        self.n = len(X) if indices is None else len(indices)
+        self.d = X.shape[1]
+
+    def is_contiguous(self, dtype):
+        """Whether `get` makes no copy."""
+        X = self.X
+        return self._indices is None and X.flags.c_contiguous and X.dtype == dtype
+
+    def numbers(self, start, end):
+        """Where the rows are in X: a slice or an array of indices."""
+        if self._indices is None:
+            return slice(start, end)
+        return self._indices[start:end]
+
+    def get(self, start, end, dtype):
+        return np.ascontiguousarray(self.X[self.numbers(start, end)], dtype)
+
+
+def column_moments(X, with_variance, n_threads, memory_limit):
+    """Column means of X (not finite if X is not), and X.var() or None.
+
+    One pass over X, whose chunks are merged by the formula of Chan, Golub and
+    LeVeque.  The result does not depend on n_threads.
+    """
+    n, d = X.shape
+    rows = Rows(X)
+    dtype = common_dtype(X)
+    chunk_bytes = 8 * d * _gram.CHUNK_ROWS
+    step = _gram.CHUNK_ROWS * max(1, min(COPY_BYTES, memory_limit // 2) // chunk_bytes)
+    if rows.is_contiguous(dtype):
+        step = n
+    n_chunks = -(-n // _gram.CHUNK_ROWS)
+    means = np.empty((n_chunks, d))
+    m2s = np.empty((n_chunks, d)) if with_variance else None
+    for start in range(0, n, step):
+        block = rows.get(start, min(n, start + step), dtype)
+        first = start // _gram.CHUNK_ROWS
+        chunks = slice(first, first - (-len(block) // _gram.CHUNK_ROWS))
+        m2 = m2s[chunks] if with_variance else None
+        _gram.column_moments(block, means[chunks], m2, n_threads)
+    counts = np.full((n_chunks, 1), _gram.CHUNK_ROWS)
+    counts[-1] = n - (n_chunks - 1) * _gram.CHUNK_ROWS
+    with np.errstate(invalid="ignore", over="ignore"):
+        mean = (counts * means).sum(axis=0) / n
+        if not with_variance:
+            return mean, None
+        between = (counts * (means - mean.mean()) ** 2).sum()
+        return mean, (m2s.sum() + between) / (n * d)
+
+
+def find_center(X):
+    """A point amid X, subtracted before distances are taken by scalar products.
+
+    Medians of a few points: unlike the mean, one far outlier cannot move them
+    away from all others, which would cost these their digits in float32.
+    """
+    step = -(-len(X) // CENTER_SUBSAMPLE)
+    return np.median(X[::step].astype(np.float64), axis=0)
+
+
+# --------------------------------------------------------------------------
+# Tiles by the compiled engine
+# --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """What the sizes of tiles depend on."""
+
+    dtype: np.dtype
+    n: int
+    m: int
+    s: int
+    d: int
+    weights_per_landmark: float  # s if the weights are dense
+    dense: bool
+    copies_points: bool
+    n_threads: int
+
+    @property
+    def is_double(self):
+        return self.dtype == np.float64
+
+    @property
+    def cost(self):
+        """Of a kernel value and its use, counted in features."""
+        return self.d + FIXED_COST + (self.s if self.dense else 0)
+
+
+@dataclass
+class _Tiling:
+    """Sizes of tiles (src/_gram.pyx) and of blocks, in landmarks and points."""
+
+    row_tile: int
+    group: int  # landmark tiles
+    row_tiles: int  # of a block of landmarks
+    col_tile: int
+    copy_cols: int  # points copied at a time; 0 if none are
+
+    def workspace_size(self, problem):
+        """Bytes for one thread."""
+        size = _gram.workspace_size(
+            problem.is_double,
+            problem.s,
+            problem.d,
+            problem.dense,
+            self.row_tile,
+            self.col_tile,
+        )
+        return _ceil_to(size, 64)
+
+    def n_bytes(self, problem):
+        itemsize = problem.dtype.itemsize
+        # a landmark is gathered and packed; an entry of sparse weights is sliced,
+        # and has its landmark, row and value
+        entry_bytes = itemsize if problem.dense else 40
+        row_bytes = itemsize * (2 * problem.d + 1)
+        row_bytes += entry_bytes * problem.weights_per_landmark
+        return (
+            problem.n_threads * self.workspace_size(problem)
+            + int(self.row_tiles * self.row_tile * row_bytes)
+            + itemsize * problem.d * self.copy_cols
+        )
+
+    def shrink(self, nr):
+        """Take less memory; False if that is impossible."""
+        if self.row_tiles > 1:
+            self.row_tiles = -(-self.row_tiles // 2)
+        elif self.copy_cols > self.col_tile:
+            self.copy_cols = max(self.copy_cols // 2, self.col_tile)
+        elif self.col_tile > nr:
+            self.col_tile = _ceil_to(self.col_tile // 2, nr)
+        else:
+            return False
+        return True
+
+
+def _choose_tiling(problem, memory_limit):
+    itemsize = problem.dtype.itemsize
+    mr, nr, _ = _gram.block_shape(problem.is_double)
+    row_bytes = itemsize * problem.d
+    row_tile = _ceil_to(max(1, min(ROW_TILE, GROUP_BYTES // row_bytes, problem.m)), mr)
+    group = 1  # dense weights are applied after each tile
+    if not problem.dense:
+        tile_additions = row_tile * problem.weights_per_landmark / problem.s
+        group = min(
+            GROUP_BYTES // (row_tile * row_bytes), int(GROUP_ADDITIONS / tile_additions)
+        )
+    row_tiles = min(BLOCK_COST // (problem.cost * row_tile), -(-problem.m // row_tile))
+    col_tile = min(COL_TILE, _ceil_to(problem.n, nr))
+    tiling = _Tiling(
+        row_tile=row_tile,
+        group=max(1, group),
+        row_tiles=max(1, row_tiles),
+        col_tile=col_tile,
+        copy_cols=max(col_tile, COPY_BYTES // row_bytes) * problem.copies_points,
+    )
+    while tiling.n_bytes(problem) > memory_limit:
+        if not tiling.shrink(nr):
+            raise ValueError(
+                f"memory_limit={memory_limit} bytes is too small for s={problem.s}, "
+                f"{problem.d} features and {problem.n_threads} threads: at least "
+                f"{tiling.n_bytes(problem)} are needed"
+            )
+    return tiling
+
+
+def _aligned_buffers(n_threads, size):
+    """(n_threads, size) bytes; rows begin on a cache line, size is a multiple."""
+    buffer = np.empty(n_threads * size + 64, np.int8)
+    shift = -buffer.ctypes.data % 64
+    return buffer[shift : shift + n_threads * size].reshape(n_threads, size)
+
+
+class NativeTiles:
+    """W · K(landmarks, points) for one block of landmarks, by the engine."""
+
+    def __init__(
+        self,
+        *,
+        kernel,
+        center,
+        dtype,
+        landmarks,
+        points,
+        weights,
+        n_threads,
+        memory_limit,
+    ):
+        self.n, self.m, self.s = points.n, landmarks.n, weights.shape[0]
+        self.dtype = dtype
+        self._kernel = kernel
+        self._center = center
+        self._landmarks = landmarks
+        self._points = points
+        self._weights = weights
+        self._n_threads = n_threads
+        dense = not sp.issparse(weights)
+        problem = _Problem(
+            dtype=dtype,
+            n=self.n,
+            m=self.m,
+            s=self.s,
+            d=landmarks.d,
+            weights_per_landmark=self.s if dense else weights.nnz / self.m,
+            dense=dense,
+            copies_points=not points.is_contiguous(dtype),
+            n_threads=n_threads,
+        )
+        self._tiling = tiling = _choose_tiling(problem, memory_limit)
+        self._buffers = _aligned_buffers(n_threads, tiling.workspace_size(problem))
+        self.col_unit = tiling.col_tile
+        self.row_block = tiling.row_tiles * tiling.row_tile
+        self.max_cols = tiling.copy_cols or self.n
+        tile_cost = min(self.m, self.row_block) * tiling.col_tile * problem.cost
+        self.first_cols = n_threads * -(-FIRST_CALL_COST // tile_cost) * self.col_unit
+        self._loaded = None
+
+    def load_rows(self, start, end):
+        """Pack the landmarks [start, end) and their weights."""
+        self._loaded = None  # its memory is free for the next one
+        Z = self._landmarks.get(start, end, self.dtype)
+        mr, _, _ = _gram.block_shape(self.dtype == np.float64)
+        A = np.empty(_ceil_to(len(Z), mr) * Z.shape[1], self.dtype)
+        a_norm = np.empty(_ceil_to(len(Z), mr), self.dtype)
+        _gram.pack_landmarks(
+            Z,
+            self._center,
+            A,
+            a_norm,
+            self._kernel.factor,
+            self._kernel.normalised,
+            self._n_threads,
+        )
+        tile_starts = np.arange(0, len(Z), self._tiling.row_tile)
+        norm_max = np.maximum.reduceat(a_norm, tile_starts).astype(np.float64)
+        weights = self._weights
+        if len(Z) < self.m:
+            weights = weights[:, start:end]
+        self._n_rows = len(Z)
+        self._row_start = start
+        self._loaded = A, a_norm, norm_max, *self._native_weights(weights, tile_starts)
+
+    def _native_weights(self, weights, tile_starts):
+        """(tile_ptr, landmark, row, weight, W) of `gram_block`."""
+        if not sp.issparse(weights):
+            return None, None, None, None, weights.astype(self.dtype, copy=False)
+        column = np.arange(weights.shape[1], dtype=np.int32) % self._tiling.row_tile
+        return (
+            weights.indptr[np.append(tile_starts, weights.shape[1])].astype(np.int64),
+            np.repeat(column, np.diff(weights.indptr)).astype(np.int32, copy=False),
+            weights.indices.astype(np.int32, copy=False),
+            weights.data.astype(self.dtype, copy=False),
+            None,
+        )
+
+    def add_columns(self, out, start, end, scale, accumulate, triangle):
+        """out (+)= scale · W · K(loaded landmarks, points [start, end))."""
+        kernel = self._kernel
+        _gram.gram_block(
+            self._points.get(start, end, self.dtype),
+            self._center,
+            *self._loaded,
+            out,
+            self._buffers,
+            (
+                _gram.KERNEL_CODES[kernel.name],
+                kernel.degree,
+                kernel.coef0,
+                DIRECT_ABOVE[str(self.dtype)],
+            ),
+            kernel.factor,
+            kernel.normalised,
+            scale,
+            self._n_rows,
+            self._tiling.row_tile,
+            self._tiling.group,
+            self._tiling.col_tile,
+            accumulate,
+            triangle,
+            self._row_start,
+            start,
+            self._n_threads,
+        )
+
+
+# --------------------------------------------------------------------------
+# Tiles that come from Python
+# --------------------------------------------------------------------------
+
+
+class PythonTiles:
+    """The same where K comes from Python: a function of points, or an array."""
+
+    row_block = col_unit = first_cols = max_cols = PYTHON_TILE
+
+    def __init__(self, *, tile, n, m, point_size, dtype, weights, memory_limit):
+        self.n, self.m, self.s = n, m, weights.shape[0]
+        self.dtype = dtype
+        self._tile = tile
+        self._weights = weights
+        # landmarks and points, the tile in two types, and the product
+        needed = 8 * PYTHON_TILE * (2 * point_size + 2 * PYTHON_TILE + self.s)
+        if needed > memory_limit:
+            raise ValueError(
+                f"memory_limit={memory_limit} bytes is too small for tiles of "
+                f"{PYTHON_TILE} x {PYTHON_TILE} and s={self.s}: at least {needed} "
+                "are needed"
+            )
+
+    def load_rows(self, start, end):
+        self._rows = start, end
+
+    def add_columns(self, out, start, end, scale, accumulate, triangle):
+        row_start, row_end = self._rows
+        if triangle and row_start >= end:
+            if not accumulate:
+                out[...] = 0
+            return
+        K = self._tile(row_start, row_end, start, end)
+        if not np.isfinite(K).all():
+            raise ValueError("the kernel has values that are not finite")
+        if triangle:
+            K = _upper_triangle(K, row_start, start)
+        with single_threaded_blas():
+            product = scale * (self._weights[:, row_start:row_end] @ K)
+        if accumulate:
+            product += out
+        out[...] = product
+
+
+def _upper_triangle(K, row_start, col_start):
+    """K above the diagonal, half of it on the diagonal, 0 below."""
+    row = row_start + np.arange(K.shape[0])[:, None]
+    col = col_start + np.arange(K.shape[1])
+    return np.where(row < col, K, np.where(row == col, 0.5 * K, 0.0))
+
+
+def _function_tile(function, landmarks, points, dtype):
+    """K of blocks of landmarks and points, by a function of two arrays."""
+
+    def tile(row_start, row_end, col_start, col_end):
+        Z = landmarks.get(row_start, row_end, dtype)
+        X = points.get(col_start, col_end, dtype)
+        K = np.asarray(function(Z, X))
+        if K.shape != (len(Z), len(X)):
+            raise ValueError(
+                f"the kernel function must return an array of shape "
+                f"{(len(Z), len(X))} for inputs of shapes {Z.shape} and {X.shape}, "
+                f"got {K.shape}"
+            )
+        return K
+
+    return tile
+
+
+def _precomputed_tile(landmarks, points):
+    """K of blocks of landmarks and points, read from the array that holds it."""
+
+    def tile(row_start, row_end, col_start, col_end):
+        rows = landmarks.numbers(row_start, row_end)
+        columns = points.numbers(col_start, col_end)
+        if isinstance(rows, np.ndarray) and isinstance(columns, np.ndarray):
+            rows = rows[:, None]
+        return landmarks.X[rows, columns]
+
+    return tile
+
+
+def make_tiles(*, kernel, landmarks, points, center, dtype, n_threads, **options):
+    """The tiles of a kernel; for a precomputed one, `landmarks` are rows of K."""
+    if isinstance(kernel, CallableKernel):
+        tile = _function_tile(kernel.function, landmarks, points, dtype)
+        point_size = points.d
+    elif isinstance(kernel, Precomputed):
+        tile = _precomputed_tile(landmarks, points)
+        point_size = 0
+    else:
+        return NativeTiles(
+            kernel=kernel,
+            center=center,
+            landmarks=landmarks,
+            points=points,
+            dtype=dtype,
+            n_threads=n_threads,
+            **options,
+        )
+    return PythonTiles(
+        tile=tile,
+        n=points.n,
+        m=landmarks.n,
+        point_size=point_size,
+        dtype=dtype,
+        **options,
+    )
+
+
+# --------------------------------------------------------------------------
+# Products
+# --------------------------------------------------------------------------
+
+
+def fill_product(out, tiles, scale, label, verbose):
+    """out = scale · W · K(landmarks, points)."""
+    with progress(tiles.m * tiles.n, label, verbose) as report:
+        _fill_columns(out, tiles, 0, tiles.n, tiles.m, scale, False, report)
+    return out
+
+
+def symmetric_product(tiles, weights, memory_limit, verbose):
+    """W · K(landmarks, landmarks) · Wᵀ in float64, from half of K.
+
+    With U the upper triangle of K and half of its diagonal, K = U + Uᵀ, and the
+    product is T·Wᵀ + (T·Wᵀ)ᵀ for T = W·U.
+    """
+    with progress(tiles.m * (tiles.m + 1) // 2, "S·K·Sᵀ", verbose) as report:
+
+        def columns_of_t(start, end):
+            T = np.empty((tiles.s, end - start), tiles.dtype)
+            _fill_columns(T, tiles, start, end, end, 1.0, True, report)
+            return T
+
+        product = times_weights_t(columns_of_t, weights, memory_limit)
+    return product + product.T
+
+
+def times_weights_t(get_columns, weights, memory_limit):
+    """A · Wᵀ in float64; get_columns(start, end) are columns of A."""
+    s, m = weights.shape
+    # columns in their type and in float64; half of the limit is left to tiles
+    step = max(1, min(SKST_COLUMNS, memory_limit // (2 * 16 * s)))
+    total = np.zeros((s, s))
+    for start in range(0, m, step):
+        end = min(m, start + step)
+        A = get_columns(start, end).astype(np.float64, copy=False)
+        W = weights[:, start:end]
+        with single_threaded_blas():
+            total += (W @ A.T).T
+    return total
+
+
+def _fill_columns(out, tiles, col_start, col_end, row_end, scale, triangle, report):
+    """Columns [col_start, col_end) of the product, from landmarks [0, row_end).
+
+    Points are taken in calls of about CALL_SECONDS.  Where they are cut changes
+    no bit of the result: each column is computed on its own.
+    """
+    for row_start in range(0, row_end, tiles.row_block):
+        n_rows = min(row_end, row_start + tiles.row_block) - row_start
+        tiles.load_rows(row_start, row_start + n_rows)
+        size = min(tiles.first_cols, tiles.max_cols)
+        start = col_start
+        while start < col_end:
+            end = min(col_end, start + size)
+            began = time.perf_counter()
+            block = out[:, start - col_start : end - col_start]
+            tiles.add_columns(block, start, end, scale, row_start > 0, triangle)
+            seconds = max(time.perf_counter() - began, 1e-6)
+            report(_n_evaluated(row_start, n_rows, start, end, triangle))
+            growth = min(8.0, CALL_SECONDS / seconds)
+            n_units = max(1, int((end - start) * growth / tiles.col_unit))
+            size = min(n_units * tiles.col_unit, tiles.max_cols)
+            start = end
+
+
+def _n_evaluated(row_start, n_rows, col_start, col_end, triangle):
+    """Kernel values of a block, without those below the diagonal if triangle."""
+    if not triangle:
+        return n_rows * (col_end - col_start)
+    columns = np.arange(col_start, col_end)
+    return int(np.clip(columns + 1 - row_start, 0, n_rows).sum())
