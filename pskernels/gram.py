@@ -192,7 +192,7 @@ def kernel_matmul(
     >>> import pskernels as psk
     >>> X = np.arange(6.0).reshape(3, 2)
     >>> psk.kernel_matmul(X, X, np.ones(3), kernel="linear")
-    array([15., 51., 87.])
+    array([ 9., 39., 69.])
     """
     X = check_points(X, "X")
     B = check_real_array(B, "B")

@@ -267,7 +267,7 @@ class PSparsified(_Blockwise):
     >>> import pskernels as psk
     >>> sketch = psk.PSparsified(s=100, p=0.002).draw(10_000, random_state=0)
     >>> sketch
-    <Sketch 100 x 10000, 1818 landmarks, sparse weights>
+    <Sketch 100 x 10000, 1853 landmarks, sparse weights>
     """
 
     p: float | None = None

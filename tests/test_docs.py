@@ -1,0 +1,31 @@
+"""Examples in docstrings and in the README run, and the README names real commands."""
+
+import doctest
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pskernels import gram, sketches
+
+README = Path(__file__).parent.parent / "README.md"
+
+
+@pytest.mark.parametrize("module", [gram, sketches])
+def test_docstring_examples(module):
+    result = doctest.testmod(module)
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+@pytest.mark.skipif(not README.exists(), reason="outside a checkout")
+def test_readme_example_predicts_well(capsys):
+    (example,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    exec(example, {})
+    predicted, true = (
+        np.fromstring(line.strip("[]"), sep=" ")
+        for line in capsys.readouterr().out.splitlines()
+    )
+    assert len(true) == 5
+    np.testing.assert_allclose(predicted, true, atol=0.1)
