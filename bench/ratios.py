@@ -137,6 +137,7 @@ def importing():
 
 
 def main():
+    print(f"{'what':<34}{'who':<28}{'time':>13}{'of ours':>10}")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
     rounds = parser.parse_args().rounds

@@ -120,6 +120,7 @@ def report(dtype, n_threads):
         f"\n{dtype}, {n_threads} thread(s): GEMM {1e-9 / flop:.1f} Gflop/s, "
         f"exp {1e9 * exponential:.3f} ns (NumPy's {1e9 * best['numpy exp']:.3f} ns)"
     )
+    # wall time for one kernel value, all threads at work
     print(f"{'d':>5}{'limit, ns':>12}{'S·K, ns':>10}{'fraction':>10}")
     for d, values in times.items():
         limit = 2 * d * flop + exponential

@@ -4,6 +4,15 @@ seed -> S = S_SG · S_SS -> landmarks X[idx] -> tiles of K(X[idx], X) -> S·K, S
         sketches                              gram, kernels
 """
 
+try:
+    from pskernels import _gram  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "the compiled part of pskernels is missing: this is a source folder that was "
+        "not built in place. Run `pip install -e .` there, or leave it "
+        "(`python -P` does not look into the current folder)"
+    ) from error
+
 from pskernels.gram import SketchedGram, kernel_matmul, sketch_gram
 from pskernels.kernels import (
     RBF,

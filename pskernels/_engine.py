@@ -8,7 +8,7 @@ works, and progress is reported.
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from pskernels import _gram
 from pskernels._progress import progress
 from pskernels._threads import single_threaded_blas
-from pskernels._validation import check_option, common_dtype
+from pskernels._validation import check_option, check_real_array, common_dtype
 from pskernels.kernels import CallableKernel, Precomputed
 
 # A panel of K, ROW_TILE landmarks by 4 to 32 points, stays in the first-level
@@ -38,6 +38,9 @@ CALL_SECONDS = 0.15
 
 # Points that are not C-contiguous and of the right type are copied in portions.
 COPY_BYTES = 2**23
+
+# Points whose moments are taken in one call, well under 0.1 s.
+MOMENT_BYTES = 2**28
 
 # Side of a tile of K that comes from Python.
 PYTHON_TILE = 512
@@ -109,9 +112,10 @@ def column_moments(X, with_variance, n_threads, memory_limit):
     rows = Rows(X)
     dtype = common_dtype(X)
     chunk_bytes = 8 * d * _gram.CHUNK_ROWS
-    step = _gram.CHUNK_ROWS * max(1, min(COPY_BYTES, memory_limit // 2) // chunk_bytes)
-    if rows.is_contiguous(dtype):
-        step = n
+    block_bytes = MOMENT_BYTES
+    if not rows.is_contiguous(dtype):
+        block_bytes = min(COPY_BYTES, memory_limit // 2)
+    step = _gram.CHUNK_ROWS * max(1, block_bytes // chunk_bytes)
     n_chunks = -(-n // _gram.CHUNK_ROWS)
     means = np.empty((n_chunks, d))
     m2s = np.empty((n_chunks, d)) if with_variance else None
@@ -158,11 +162,18 @@ class _Problem:
     weights_per_landmark: float  # s if the weights are dense
     dense: bool
     copies_points: bool
-    n_threads: int
 
     @property
     def is_double(self):
         return self.dtype == np.float64
+
+    @property
+    def landmark_bytes(self):
+        """A landmark is gathered and packed, and so are its weights."""
+        point = self.dtype.itemsize * (2 * self.d + 1)
+        # an entry of sparse weights is sliced, and has its landmark, row and value
+        entry = self.dtype.itemsize if self.dense else 40
+        return point + int(entry * self.weights_per_landmark) + 1
 
     @property
     def cost(self):
@@ -170,15 +181,20 @@ class _Problem:
         return self.d + FIXED_COST + (self.s if self.dense else 0)
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Tiling:
-    """Sizes of tiles (src/_gram.pyx) and of blocks, in landmarks and points."""
+    """Sizes of tiles (src/_gram.pyx) and of blocks, in landmarks and points.
+
+    Sums over landmarks are cut by row_tile, group and row_tiles: were these to
+    depend on the number of threads, so would the last bits of the result.
+    """
 
     row_tile: int
     group: int  # landmark tiles
     row_tiles: int  # of a block of landmarks
     col_tile: int
-    copy_cols: int  # points copied at a time; 0 if none are
+    copied_tiles: int  # tiles of points copied at a time; 0 if none are
+    n_threads: int
 
     def workspace_size(self, problem):
         """Bytes for one thread."""
@@ -193,32 +209,23 @@ class _Tiling:
         return _ceil_to(size, 64)
 
     def n_bytes(self, problem):
-        itemsize = problem.dtype.itemsize
-        # a landmark is gathered and packed; an entry of sparse weights is sliced,
-        # and has its landmark, row and value
-        entry_bytes = itemsize if problem.dense else 40
-        row_bytes = itemsize * (2 * problem.d + 1)
-        row_bytes += entry_bytes * problem.weights_per_landmark
+        point_bytes = problem.dtype.itemsize * problem.d
         return (
-            problem.n_threads * self.workspace_size(problem)
-            + int(self.row_tiles * self.row_tile * row_bytes)
-            + itemsize * problem.d * self.copy_cols
+            self.n_threads * self.workspace_size(problem)
+            + self.row_tiles * self.row_tile * problem.landmark_bytes
+            + self.copied_tiles * self.col_tile * point_bytes
         )
 
-    def shrink(self, nr):
-        """Take less memory; False if that is impossible."""
-        if self.row_tiles > 1:
-            self.row_tiles = -(-self.row_tiles // 2)
-        elif self.copy_cols > self.col_tile:
-            self.copy_cols = max(self.copy_cols // 2, self.col_tile)
-        elif self.col_tile > nr:
-            self.col_tile = _ceil_to(self.col_tile // 2, nr)
-        else:
-            return False
-        return True
+    def smaller(self, nr):
+        """A tiling that takes less memory, down to one tile of nr points."""
+        if self.copied_tiles > 1:
+            return replace(self, copied_tiles=self.copied_tiles // 2)
+        if self.col_tile > nr:
+            return replace(self, col_tile=_ceil_to(self.col_tile // 2, nr))
+        return replace(self, n_threads=self.n_threads // 2)
 
 
-def _choose_tiling(problem, memory_limit):
+def _choose_tiling(problem, n_threads, memory_limit):
     itemsize = problem.dtype.itemsize
     mr, nr, _ = _gram.block_shape(problem.is_double)
     row_bytes = itemsize * problem.d
@@ -229,22 +236,31 @@ def _choose_tiling(problem, memory_limit):
         group = min(
             GROUP_BYTES // (row_tile * row_bytes), int(GROUP_ADDITIONS / tile_additions)
         )
-    row_tiles = min(BLOCK_COST // (problem.cost * row_tile), -(-problem.m // row_tile))
+    copied_tiles = int(problem.copies_points)
+    least = _Tiling(row_tile, max(1, group), 1, nr, copied_tiles, 1)
+    spare = memory_limit - least.n_bytes(problem)
+    if spare < 0:
+        raise ValueError(
+            f"memory_limit={memory_limit} bytes is too small for {problem.s} rows of "
+            f"results and {problem.d} features: at least {least.n_bytes(problem)} are "
+            "needed"
+        )
+    # half of what is to spare for landmarks, the other for threads and points
+    row_tiles = min(
+        max(1, BLOCK_COST // (problem.cost * row_tile)),
+        -(-problem.m // row_tile),
+        1 + spare // 2 // (row_tile * problem.landmark_bytes),
+    )
     col_tile = min(COL_TILE, _ceil_to(problem.n, nr))
-    tiling = _Tiling(
-        row_tile=row_tile,
-        group=max(1, group),
-        row_tiles=max(1, row_tiles),
+    tiling = replace(
+        least,
+        row_tiles=row_tiles,
         col_tile=col_tile,
-        copy_cols=max(col_tile, COPY_BYTES // row_bytes) * problem.copies_points,
+        copied_tiles=copied_tiles * max(1, COPY_BYTES // (row_bytes * col_tile)),
+        n_threads=min(n_threads, -(-problem.n // col_tile)),
     )
     while tiling.n_bytes(problem) > memory_limit:
-        if not tiling.shrink(nr):
-            raise ValueError(
-                f"memory_limit={memory_limit} bytes is too small for s={problem.s}, "
-                f"{problem.d} features and {problem.n_threads} threads: at least "
-                f"{tiling.n_bytes(problem)} are needed"
-            )
+        tiling = tiling.smaller(nr)
     return tiling
 
 
@@ -277,7 +293,6 @@ class NativeTiles:
         self._landmarks = landmarks
         self._points = points
         self._weights = weights
-        self._n_threads = n_threads
         dense = not sp.issparse(weights)
         problem = _Problem(
             dtype=dtype,
@@ -288,15 +303,17 @@ class NativeTiles:
             weights_per_landmark=self.s if dense else weights.nnz / self.m,
             dense=dense,
             copies_points=not points.is_contiguous(dtype),
-            n_threads=n_threads,
         )
-        self._tiling = tiling = _choose_tiling(problem, memory_limit)
-        self._buffers = _aligned_buffers(n_threads, tiling.workspace_size(problem))
+        self._tiling = tiling = _choose_tiling(problem, n_threads, memory_limit)
+        self._buffers = _aligned_buffers(
+            tiling.n_threads, tiling.workspace_size(problem)
+        )
         self.col_unit = tiling.col_tile
         self.row_block = tiling.row_tiles * tiling.row_tile
-        self.max_cols = tiling.copy_cols or self.n
+        self.max_cols = tiling.copied_tiles * tiling.col_tile or self.n
         tile_cost = min(self.m, self.row_block) * tiling.col_tile * problem.cost
-        self.first_cols = n_threads * -(-FIRST_CALL_COST // tile_cost) * self.col_unit
+        tiles_of_a_thread = -(-FIRST_CALL_COST // tile_cost)
+        self.first_cols = tiling.n_threads * tiles_of_a_thread * self.col_unit
         self._loaded = None
 
     def load_rows(self, start, end):
@@ -313,8 +330,13 @@ class NativeTiles:
             a_norm,
             self._kernel.factor,
             self._kernel.normalised,
-            self._n_threads,
+            self._tiling.n_threads,
         )
+        if not np.isfinite(A).all():
+            raise ValueError(
+                f"points overflow {self.dtype} when they are scaled for "
+                f"{self._kernel}; take a smaller gamma, or float64"
+            )
         tile_starts = np.arange(0, len(Z), self._tiling.row_tile)
         norm_max = np.maximum.reduceat(a_norm, tile_starts).astype(np.float64)
         weights = self._weights
@@ -363,7 +385,7 @@ class NativeTiles:
             triangle,
             self._row_start,
             start,
-            self._n_threads,
+            self._tiling.n_threads,
         )
 
 
@@ -387,8 +409,8 @@ class PythonTiles:
         if needed > memory_limit:
             raise ValueError(
                 f"memory_limit={memory_limit} bytes is too small for tiles of "
-                f"{PYTHON_TILE} x {PYTHON_TILE} and s={self.s}: at least {needed} "
-                "are needed"
+                f"{PYTHON_TILE} x {PYTHON_TILE} and {self.s} rows of results: at "
+                f"least {needed} are needed"
             )
 
     def load_rows(self, start, end):
@@ -419,13 +441,20 @@ def _upper_triangle(K, row_start, col_start):
     return np.where(row < col, K, np.where(row == col, 0.5 * K, 0.0))
 
 
+def _read_only(block):
+    """A view that a function cannot write through: it may be the caller's X."""
+    view = block.view()
+    view.flags.writeable = False
+    return view
+
+
 def _function_tile(function, landmarks, points, dtype):
     """K of blocks of landmarks and points, by a function of two arrays."""
 
     def tile(row_start, row_end, col_start, col_end):
-        Z = landmarks.get(row_start, row_end, dtype)
-        X = points.get(col_start, col_end, dtype)
-        K = np.asarray(function(Z, X))
+        Z = _read_only(landmarks.get(row_start, row_end, dtype))
+        X = _read_only(points.get(col_start, col_end, dtype))
+        K = check_real_array(function(Z, X), "what the kernel function returns")
         if K.shape != (len(Z), len(X)):
             raise ValueError(
                 f"the kernel function must return an array of shape "

@@ -17,6 +17,8 @@ __all__ = [
     "single_threaded_blas",
 ]
 
+MAX_THREADS = 1024  # OpenMP dies without a message where threads run out
+
 # libgomp's pool does not survive a fork: a child that used it would hang.
 _forked = False
 
@@ -24,6 +26,8 @@ _forked = False
 def _after_fork_in_child():
     global _forked
     _forked = True
+    # another thread of the parent may have held the lock, or been inside
+    single_threaded_blas.__init__()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
@@ -70,6 +74,10 @@ def resolve_n_threads(n_threads):
     """The number of threads to run with; None means all that may be used."""
     if n_threads is not None:
         n_threads = check_int(n_threads, "n_threads", minimum=1)
+        if n_threads > MAX_THREADS:
+            raise ValueError(
+                f"n_threads must be at most {MAX_THREADS}, got {n_threads}"
+            )
     if _forked or not OPENMP:
         return 1
     if n_threads is not None:

@@ -28,7 +28,8 @@ def check_probability(value, name):
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a real number, got {value!r}")
     if not 0 < value <= 1:
-        raise ValueError(f"{name} must be in (0, 1], got {value!r}")
+        hint = f"; for {value:g} non-zeros in a row, {value:g}/n" if value > 1 else ""
+        raise ValueError(f"{name} must be in (0, 1], got {value!r}{hint}")
     return float(value)
 
 
@@ -47,6 +48,8 @@ def check_real_array(array, name):
             f"{name} is a sparse {type(array).__name__}; a dense array is needed: "
             f"pass {name}.toarray()"
         )
+    if np.ma.is_masked(array):
+        raise TypeError(f"{name} is a masked array with masked values; fill them first")
     array = np.asarray(array)
     if array.dtype.kind not in "biuf":
         raise TypeError(
@@ -58,12 +61,17 @@ def check_real_array(array, name):
 def check_points(X, name):
     """A non-empty 2-d array of real numbers, one point in each row.
 
-    That they are finite is checked later, in the pass that also computes the
-    means of the columns (`check_finite`).
+    That they are finite is checked later, in the pass that computes the means of
+    the columns.
     """
     X = check_real_array(X, name)
     if X.ndim != 2:
-        hint = f"; {name}.reshape(-1, 1) if it is one feature" if X.ndim == 1 else ""
+        hint = ""
+        if X.ndim == 1:
+            hint = (
+                f"; {name}.reshape(-1, 1) if it is one feature, "
+                f"{name}.reshape(1, -1) if it is one point"
+            )
         raise ValueError(
             f"{name} must be 2-d, one point in each row, got shape {X.shape}{hint}"
         )
@@ -88,12 +96,13 @@ def raise_not_finite(X, name):
 
 def common_dtype(*arrays):
     """float32 if every array is float32, else float64."""
-    if all(array.dtype == np.float32 for array in arrays):
+    # by kind and size: either byte order is float32
+    if all(array.dtype.str[1:] == "f4" for array in arrays):
         return np.dtype(np.float32)
     return np.dtype(np.float64)
 
 
-def check_out(out, shape, dtype):
+def check_out(out, shape, dtype, **inputs):
     """The output array: a new one, or the caller's if it fits."""
     if out is None:
         return np.empty(shape, dtype)
@@ -106,6 +115,9 @@ def check_out(out, shape, dtype):
         )
     if not out.flags.writeable:
         raise ValueError("out must be writeable, got a read-only array")
+    for name, array in inputs.items():
+        if np.shares_memory(out, array):
+            raise ValueError(f"out must not share memory with {name}")
     return out
 
 

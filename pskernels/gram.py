@@ -24,15 +24,28 @@ from pskernels.sketches import PSparsified, Sketch, _Distribution
 
 DEFAULT_MEMORY_LIMIT = 2**30
 
+FINITE_BLOCK = 2**16
+
 PARTS = ("SKSt", "SK")
 
 
-class SketchedGram(NamedTuple):
-    """What `sketch_gram` returns; a part that was not asked for is None."""
-
-    SKSt: np.ndarray
-    SK: np.ndarray
+class _Parts(NamedTuple):
+    SKSt: np.ndarray | None
+    SK: np.ndarray | None
     sketch: Sketch
+
+
+class SketchedGram(_Parts):
+    """What `sketch_gram` returns: a named tuple (SKSt, SK, sketch).
+
+    A part that was not asked for is None.  The attribute `kernel` is the kernel
+    that was used, its gamma a number: what `kernel_matmul` needs to predict.
+    """
+
+    def __new__(cls, SKSt, SK, sketch, kernel=None):
+        self = super().__new__(cls, SKSt, SK, sketch)
+        self.kernel = kernel
+        return self
 
 
 def sketch_gram(
@@ -89,7 +102,8 @@ def sketch_gram(
     Returns
     -------
     SketchedGram
-        A named tuple (SKSt, SK, sketch).
+        A named tuple (SKSt, SK, sketch), with the attribute `kernel`: the one that
+        was used, its gamma a number.
 
     Notes
     -----
@@ -119,7 +133,7 @@ def sketch_gram(
     sketch = _get_sketch(len(X), s, p, kind, sketch, random_state)
     dtype = common_dtype(X)
     if "SK" in parts:
-        out = check_out(out, sketch.shape, dtype)
+        out = check_out(out, sketch.shape, dtype, X=X)
 
     kernel, center = _prepare(kernel, X, "X", n_threads, memory_limit)
     options = dict(
@@ -137,7 +151,8 @@ def sketch_gram(
             landmarks=landmarks, points=_engine.Rows(X), **options
         )
         SK = _engine.fill_product(out, tiles, sketch.scale, "S·K", verbose)
-        _warn_if_not_finite(SK, kernel, "S·K")
+        if not kernel.centred:  # shift-invariant kernels are at most 1
+            _warn_if_not_finite(SK, "S·K")
     if "SKSt" in parts:
         if SK is not None:
 
@@ -153,8 +168,10 @@ def sketch_gram(
             SKSt = sketch.scale**2 * _engine.symmetric_product(
                 tiles, sketch.weights, memory_limit, verbose
             )
-        SKSt = SKSt.astype(dtype, copy=False)
-    return SketchedGram(SKSt, SK, sketch)
+        with np.errstate(over="ignore"):
+            SKSt = SKSt.astype(dtype, copy=False)
+        _warn_if_not_finite(SKSt, "S·K·Sᵀ")
+    return SketchedGram(SKSt, SK, sketch, kernel)
 
 
 def kernel_matmul(
@@ -178,7 +195,8 @@ def kernel_matmul(
         None means X.  With ``kernel="precomputed"``, X is K(X, Y) and Y is None.
     B : array of shape (m,) or (m, c)
     kernel, gamma, n_threads, memory_limit, verbose
-        As for `sketch_gram`; a rule for gamma is applied to Y.
+        As for `sketch_gram`.  If Y is not X, gamma must be a number: that of the
+        fit, ``kernel=sketched_gram.kernel``.
     out : ndarray of shape (n,) or (n, c), optional
 
     Returns
@@ -211,15 +229,20 @@ def kernel_matmul(
         raise ValueError(
             f"B must have shape ({n_landmarks},) or ({n_landmarks}, c), got {B.shape}"
         )
+    if X is not Y and isinstance(getattr(kernel, "gamma", None), str):
+        raise ValueError(
+            f"gamma={kernel.gamma!r} is ambiguous for two sets of points; give a "
+            "number, or the kernel of the fit (sketch_gram(...).kernel)"
+        )
     memory_limit = check_memory_limit(memory_limit, DEFAULT_MEMORY_LIMIT)
     n_threads = resolve_n_threads(n_threads)
     dtype = common_dtype(X, Y, B)
-    out = check_out(out, (len(X), *B.shape[1:]), dtype)
+    out = check_out(out, (len(X), *B.shape[1:]), dtype, X=X, Y=Y, B=B)
 
     kernel, center = _prepare(kernel, Y, "Y", n_threads, memory_limit)
     if X is not Y:
         _prepare(kernel, X, "X", n_threads, memory_limit)
-    if not np.isfinite(B).all():
+    if _count_not_finite(B):
         raise_not_finite(B.reshape(len(B), -1), "B")
     tiles = _engine.make_tiles(
         kernel=kernel,
@@ -232,7 +255,7 @@ def kernel_matmul(
         memory_limit=memory_limit,
     )
     _engine.fill_product(out.reshape(len(X), -1).T, tiles, 1.0, "K·B", verbose)
-    _warn_if_not_finite(out, kernel, "K·B")
+    _warn_if_not_finite(out, "K·B")
     return out
 
 
@@ -242,7 +265,7 @@ def kernel_matmul(
 
 
 def _check_parts(parts, out):
-    parts = (parts,) if isinstance(parts, str) else tuple(parts)
+    parts = (parts,) if parts is None or isinstance(parts, str) else tuple(parts)
     if not parts or any(part not in PARTS for part in parts):
         raise ValueError(f"parts must be some of {PARTS}, got {parts}")
     if out is not None and "SK" not in parts:
@@ -252,23 +275,33 @@ def _check_parts(parts, out):
 
 def _get_sketch(n, s, p, kind, sketch, random_state):
     """The drawn sketch that the arguments of `sketch_gram` describe."""
+    if isinstance(s, (Sketch, _Distribution)):
+        raise TypeError("s must be an integer; pass a sketch as sketch=...")
     if sketch is None:
         if s is None:
             raise TypeError("sketch_gram needs s, the rows of the sketch, or a sketch")
-        sketch = PSparsified(s, p, kind)
-    elif s is not None or p is not None:
-        raise ValueError(f"s={s} and p={p} were given beside a sketch; give one")
-    if isinstance(sketch, _Distribution):
-        return sketch.draw(n, random_state)
-    if not isinstance(sketch, Sketch):
+        return PSparsified(s, p, kind).draw(n, random_state)
+    if not isinstance(sketch, (Sketch, _Distribution)):
         raise TypeError(
             "sketch must be a distribution such as PSparsified(s=100) or a drawn "
-            f"Sketch, got {sketch!r}"
+            f"Sketch, got {type(sketch).__name__}"
+        )
+    if s is not None or p is not None or kind != "rademacher":
+        raise ValueError(
+            f"s={s}, p={p} and kind={kind!r} were given beside a sketch; it has its own"
+        )
+    if isinstance(sketch, _Distribution):
+        return sketch.draw(n, random_state)
+    if random_state is not None:
+        raise ValueError(
+            f"random_state={random_state!r} was given beside a sketch that is drawn"
         )
     if sketch.shape[1] != n:
         raise ValueError(
             f"the sketch was drawn for {sketch.shape[1]} points, but X has {n}"
         )
+    if len(sketch.indices) == 0:
+        raise ValueError("the sketch has no landmark: all of its columns are null")
     return sketch
 
 
@@ -290,14 +323,22 @@ def _prepare(kernel, X, name, n_threads, memory_limit):
     return kernel, _engine.find_center(X) if kernel.centred else np.zeros_like(mean)
 
 
-def _warn_if_not_finite(product, kernel, name):
-    if kernel.centred:  # shift-invariant, so that no value exceeds 1
-        return
-    n_bad = product.size - np.count_nonzero(np.isfinite(product))
+def _count_not_finite(array):
+    """Number of NaN and infinities, found in blocks that take little memory."""
+    step = max(1, FINITE_BLOCK // max(1, array[0].size))
+    return sum(
+        block.size - np.count_nonzero(np.isfinite(block))
+        for block in (array[i : i + step] for i in range(0, len(array), step))
+    )
+
+
+def _warn_if_not_finite(product, name):
+    n_bad = _count_not_finite(product)
     if n_bad:
+        advice = "scale X" if product.dtype == np.float64 else "use float64"
         warnings.warn(
             f"{n_bad} of {product.size} values of {name} overflowed {product.dtype}; "
-            "scale X, or use float64",
+            f"{advice}",
             RuntimeWarning,
             stacklevel=3,
         )

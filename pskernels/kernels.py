@@ -6,6 +6,7 @@ goes into that factor, and the inner loop of src/engine_body.h has none of it.
 """
 
 import math
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar
@@ -18,6 +19,7 @@ LOG2_E = 1 / math.log(2)
 
 GAMMA_RULES = ("scale", "median")
 MEDIAN_SUBSAMPLE = 1000
+MAX_DEGREE = 1000
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,10 @@ class _GammaKernel(Kernel):
             X.var(), which "scale" needs.
         """
         if self.gamma == "scale":
+            if not np.isfinite(variance):
+                raise ValueError(
+                    "gamma='scale' needs the variance of X, which overflows float64"
+                )
             gamma = 1 / (X.shape[1] * variance) if variance > 0 else 1.0
         elif self.gamma == "median":
             gamma = self._median_gamma(X)
@@ -91,7 +97,14 @@ class _GammaKernel(Kernel):
 
 @dataclass(frozen=True)
 class RBF(_GammaKernel):
-    """exp(-gamma · ‖x - x'‖²)."""
+    """exp(-gamma · ‖x - x'‖²).
+
+    Parameters
+    ----------
+    gamma : float, "scale" or "median", optional
+        None means "scale": 1 / (n_features · X.var()).  "median" is
+        1 / (2 · the median of ‖x - x'‖²), on a subsample.
+    """
 
     name: ClassVar = "rbf"
     centred: ClassVar = True
@@ -103,7 +116,13 @@ class RBF(_GammaKernel):
 
 @dataclass(frozen=True)
 class Laplacian(_GammaKernel):
-    """exp(-gamma · ‖x - x'‖₁)."""
+    """exp(-gamma · ‖x - x'‖₁).
+
+    Parameters
+    ----------
+    gamma : float, "scale" or "median", optional
+        None means "scale", as for `RBF`; "median" is 1 / the median of ‖x - x'‖₁.
+    """
 
     name: ClassVar = "laplacian"
     centred: ClassVar = True
@@ -120,6 +139,12 @@ class Matern(_GammaKernel):
 
     exp(-q) for nu = 1/2, (1 + q)·exp(-q) for 3/2, (1 + q + q²/3)·exp(-q) for 5/2.
     gamma = 1/(2ℓ²), so that nu → ∞ is the rbf kernel of the same gamma.
+
+    Parameters
+    ----------
+    gamma : float, "scale" or "median", optional
+        As for `RBF`.
+    nu : {0.5, 1.5, 2.5}
     """
 
     nu: float = field(default=1.5, kw_only=True)
@@ -129,7 +154,7 @@ class Matern(_GammaKernel):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.nu not in self.NAMES:
+        if not isinstance(self.nu, numbers.Real) or self.nu not in self.NAMES:
             raise ValueError(f"nu must be 0.5, 1.5 or 2.5, got {self.nu!r}")
 
     @property
@@ -143,7 +168,15 @@ class Matern(_GammaKernel):
 
 @dataclass(frozen=True)
 class Polynomial(_GammaKernel):
-    """(gamma · ⟨x, x'⟩ + coef0)^degree."""
+    """(gamma · ⟨x, x'⟩ + coef0)^degree.
+
+    Parameters
+    ----------
+    gamma : float, "scale" or "median", optional
+        As for `RBF`.
+    degree : int
+    coef0 : float
+    """
 
     degree: int = field(default=3, kw_only=True)
     coef0: float = field(default=1.0, kw_only=True)
@@ -153,7 +186,9 @@ class Polynomial(_GammaKernel):
     def __post_init__(self):
         super().__post_init__()
         check_int(self.degree, "degree", minimum=1)
-        if not np.isfinite(self.coef0):
+        if self.degree > MAX_DEGREE:
+            raise ValueError(f"degree must be at most {MAX_DEGREE}, got {self.degree}")
+        if not isinstance(self.coef0, numbers.Real) or not np.isfinite(self.coef0):
             raise ValueError(f"coef0 must be finite, got {self.coef0!r}")
 
     @property
@@ -228,6 +263,8 @@ def get_kernel(kernel, gamma=None):
             raise ValueError(
                 f"gamma={gamma!r} was given beside {kernel}, which has its own gamma"
             )
+    elif isinstance(kernel, type) and issubclass(kernel, Kernel):
+        raise TypeError(f"kernel must be an object, {kernel.__name__}(), not the class")
     elif callable(kernel):
         if gamma is None:
             return CallableKernel(kernel)

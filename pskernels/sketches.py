@@ -28,6 +28,9 @@ from pskernels._validation import (
 # bench/benchmarks/gram.py, products with it are then faster.
 DENSE_ABOVE = 0.25
 
+# Entries drawn in one call of native code, some 0.1 s.
+ENTRIES_OF_A_CALL = 2**21
+
 # Expected non-zeros in a row of a p-sparsified sketch, the paper's setting.
 DEFAULT_ROW_ENTRIES = 20
 
@@ -46,6 +49,11 @@ def philox_key(random_state):
     if isinstance(random_state, np.random.RandomState):
         return np.frombuffer(random_state.bytes(16), dtype=np.uint64).copy()
     if random_state is not None:
+        if not isinstance(random_state, (int, np.integer)):
+            raise TypeError(
+                "random_state must be None, an integer, a numpy Generator or "
+                f"RandomState, got {random_state!r}"
+            )
         random_state = check_int(random_state, "random_state", minimum=0)
     return np.random.SeedSequence(random_state).generate_state(2, np.uint64)
 
@@ -80,6 +88,25 @@ class Sketch:
     weights: np.ndarray
     scale: float
 
+    def __post_init__(self):
+        s, n = self.shape
+        indices = np.asarray(self.indices, np.int64)
+        if sp.issparse(self.weights):
+            weights = sp.csc_array(self.weights, dtype=np.float64)
+        else:
+            weights = np.asarray(self.weights, np.float64)
+        if weights.shape != (s, len(indices)):
+            raise ValueError(
+                f"weights must have shape ({s}, {len(indices)}), a row for each row of "
+                f"S and a column for each index, got {weights.shape}"
+            )
+        if len(indices) and (
+            indices[0] < 0 or indices[-1] >= n or not (np.diff(indices) > 0).all()
+        ):
+            raise ValueError(f"indices must increase and lie in [0, {n})")
+        object.__setattr__(self, "indices", indices)
+        object.__setattr__(self, "weights", weights)
+
     # NumPy leaves `array @ sketch` to us instead of treating us as a scalar.
     __array_ufunc__ = None
 
@@ -93,6 +120,7 @@ class Sketch:
 
     def __matmul__(self, A):
         """S · A, from the rows of A at the landmarks."""
+        A = A if sp.issparse(A) else check_real_array(A, "A")
         s, n = self.shape
         if A.shape[0] != n:
             raise ValueError(f"the sketch has {n} columns, but A has {A.shape[0]} rows")
@@ -139,6 +167,7 @@ class _TransposedSketch:
 
     def __matmul__(self, A):
         """Sᵀ · A: rows outside the landmarks are 0."""
+        A = check_real_array(A, "A")
         s, n = self.T.shape
         if A.shape[0] != s:
             raise ValueError(f"the sketch has {s} rows, but A has {A.shape[0]} rows")
@@ -147,7 +176,7 @@ class _TransposedSketch:
         return product
 
     def __rmatmul__(self, A):
-        return (self.T @ A.T).T
+        return (self.T @ check_real_array(A, "A").T).T
 
 
 def _product_dtype(A):
@@ -158,10 +187,10 @@ def _checked_range(bounds, size, name):
     """(start, end) inside [0, size); None is all of it."""
     if bounds is None:
         return 0, size
-    start, end = bounds
-    if not 0 <= start < end <= size:
+    start, end = (check_int(bound, name, minimum=0) for bound in bounds)
+    if not start < end <= size:
         raise ValueError(f"{name} must be a part of [0, {size}), got {bounds}")
-    return int(start), int(end)
+    return start, end
 
 
 def _csc_without_null_columns(values, rows, columns, shape):
@@ -235,7 +264,8 @@ class _Blockwise(_Distribution):
         n = check_int(n, "n", minimum=1)
         rows = _checked_range(rows, self.s, "rows")
         columns = _checked_range(columns, n, "columns")
-        key = philox_key(random_state)
+        # a generator would give every block a key of its own
+        key = philox_key(check_int(random_state, "random_state", minimum=0))
         return self._draw_block(n, key, rows, columns, resolve_n_threads(n_threads))
 
     def _draw(self, n, key):
@@ -298,22 +328,29 @@ class PSparsified(_Blockwise):
         p = self._p(n)
         shape = rows[1] - rows[0], columns[1] - columns[0]
         counts = np.full(shape[0], shape[1], np.int64)
+        # a few rows at a time: between calls Ctrl-C is heard
+        step = max(n_threads, int(ENTRIES_OF_A_CALL / (p * shape[1])))
+        parts = [slice(i, min(i + step, shape[0])) for i in range(0, shape[0], step)]
         if p < 1:
-            _sketch.count_entries(key, rows[0], *columns, p, counts, n_threads)
+            for part in parts:
+                _sketch.count_entries(
+                    key, rows[0] + part.start, *columns, p, counts[part], n_threads
+                )
         indptr = np.concatenate([[0], np.cumsum(counts)])
         entry_columns = np.empty(indptr[-1], np.int64)
         values = np.empty(indptr[-1])
-        _sketch.draw_csr(
-            key,
-            rows[0],
-            *columns,
-            p,
-            self.kind == "gaussian",
-            indptr,
-            entry_columns,
-            values,
-            n_threads,
-        )
+        for part in parts:
+            _sketch.draw_csr(
+                key,
+                rows[0] + part.start,
+                *columns,
+                p,
+                self.kind == "gaussian",
+                indptr[part.start : part.stop + 1],
+                entry_columns,
+                values,
+                n_threads,
+            )
         if p == 1:
             indices, weights = np.arange(shape[1]), values.reshape(shape)
         elif p > DENSE_ABOVE:
@@ -373,7 +410,7 @@ class CountSketch(_Blockwise):
         return Sketch(shape, indices, weights, 1.0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SubSampling(_Distribution):
     """Sub-sampling, the sketch of the Nyström method.
 
@@ -411,6 +448,7 @@ class SubSampling(_Distribution):
         if self.s is not None and self.s != len(indices):
             raise ValueError(f"s={self.s}, but there are {len(indices)} indices")
         object.__setattr__(self, "s", len(indices))
+        object.__setattr__(self, "indices", indices.copy())
 
     def _draw(self, n, key):
         if self.probabilities is not None:
@@ -511,19 +549,29 @@ class ROS(_Distribution):
         check_option(self.transform, "transform", self.TRANSFORMS)
 
     def _draw(self, n, key):
-        frequency = SubSampling(s=self.s)._uniform(n, key)[:, None]
-        point = np.arange(n)
-        if self.transform == "hadamard":
-            if n & (n - 1):
-                raise ValueError(
-                    f"transform='hadamard' needs n to be a power of 2, got n={n}; "
-                    "'cosine' takes any n"
-                )
-            parity = np.bitwise_count(frequency & point) & 1
-            rows = (1.0 - 2.0 * parity) / np.sqrt(n)
-        else:  # the type-II cosine transform; the angle is reduced in integers
-            angle = (2 * point + 1) * frequency % (4 * n)
-            rows = np.cos(np.pi / (2 * n) * angle) * np.sqrt(2 / n)
-            rows[frequency[:, 0] == 0] = 1 / np.sqrt(n)
-        rows *= _signs(_generator(key, stream=1), n)
-        return Sketch((self.s, n), point.astype(np.int64), rows, np.sqrt(n / self.s))
+        if self.transform == "hadamard" and n & (n - 1):
+            raise ValueError(
+                f"transform='hadamard' needs n to be a power of 2, got n={n}; "
+                "'cosine' takes any n"
+            )
+        row_of = _hadamard_row if self.transform == "hadamard" else _cosine_row
+        signs = _signs(_generator(key, stream=1), n)
+        weights = np.empty((self.s, n))
+        for i, frequency in enumerate(SubSampling(self.s)._uniform(n, key)):
+            weights[i] = row_of(frequency, n) * signs
+        return Sketch((self.s, n), np.arange(n), weights, np.sqrt(n / self.s))
+
+
+def _hadamard_row(frequency, n):
+    """Row `frequency` of the orthonormal Hadamard transform."""
+    parity = np.bitwise_count(frequency & np.arange(n)) & 1
+    return (1.0 - 2.0 * parity) / np.sqrt(n)
+
+
+def _cosine_row(frequency, n):
+    """Row `frequency` of the orthonormal cosine transform of type II."""
+    if frequency == 0:
+        return np.full(n, 1 / np.sqrt(n))
+    # the angle is reduced in integers, where it is exact
+    angle = (2 * np.arange(n) + 1) * frequency % (4 * n)
+    return np.cos(np.pi / (2 * n) * angle) * np.sqrt(2 / n)

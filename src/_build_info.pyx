@@ -8,8 +8,10 @@ cdef extern from *:
     #else
     #define PSK_OPENMP 0
     #endif
-    #ifdef __VERSION__
+    #if defined(__clang__)
     #define PSK_COMPILER __VERSION__
+    #elif defined(__GNUC__)
+    #define PSK_COMPILER "GCC " __VERSION__
     #else
     #define PSK_COMPILER "unknown"
     #endif

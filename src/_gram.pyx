@@ -14,7 +14,7 @@ double after every FLUSH_AFTER additions to an output.
 """
 
 from cython.parallel cimport prange, threadid
-from libc.math cimport sqrt
+from libc.math cimport fabs, sqrt
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
@@ -101,13 +101,18 @@ def block_shape(bint is_double):
 
 
 cdef inline double inverse_norm(const real_t *x, intp_t d) noexcept nogil:
-    """1 / |x|, and 0 for x = 0."""
+    """1 / |x|, and 0 for x = 0; scaled by max |x_k|, whose square may overflow."""
     cdef:
         intp_t k
+        double largest = 0
         double norm = 0
     for k in range(d):
-        norm += <double>x[k] * <double>x[k]
-    return 1 / sqrt(norm) if norm > 0 else 0
+        largest = max(largest, fabs(x[k]))
+    if largest == 0:
+        return 0
+    for k in range(d):
+        norm += (x[k] / largest) * (x[k] / largest)
+    return 1 / sqrt(norm) / largest
 
 
 cdef inline void pack_panel(

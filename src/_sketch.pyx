@@ -55,11 +55,12 @@ cdef inline Stream open_stream(
 
 cdef inline bint next_entry(Stream *stream, int64_t width) noexcept nogil:
     """Go to the next non-zero; False when it lies at or behind `width`."""
-    cdef double gap
+    cdef double gap = 0
     psk_philox(stream.counter, stream.key, stream.words)
     stream.counter[0] += 1
     # P(gap >= g) = (1 - p)^g; compared as a double, for a tiny p overflows int64
-    gap = log(uniform(stream.words[0])) / stream.log_zero
+    if stream.log_zero > -INFINITY:
+        gap = log(uniform(stream.words[0])) / stream.log_zero
     if gap >= <double>(width - 1 - stream.position):
         return False
     stream.position += 1 + <int64_t>gap

@@ -144,6 +144,8 @@ INLINE void FN(finish)(const int kernel, const int inner,
         EACH(g) {
             if (inner == FN(DOT))
                 acc[g] = -FN(minimum)(2 * acc[g] - norms[g], zero);
+            /* exp(-q) is 0 long before; an infinite q would make 0 * inf */
+            acc[g] = FN(minimum)(acc[g], FN(spread)((REAL)4e6));
             q[g] = FN(square_root)(acc[g]);
             acc[g] = q[g] * (REAL)-LOG2_E;
         }

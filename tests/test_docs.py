@@ -4,7 +4,6 @@ import doctest
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from pskernels import gram, sketches
@@ -23,9 +22,6 @@ def test_docstring_examples(module):
 def test_readme_example_predicts_well(capsys):
     (example,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     exec(example, {})
-    predicted, true = (
-        np.fromstring(line.strip("[]"), sep=" ")
-        for line in capsys.readouterr().out.splitlines()
-    )
-    assert len(true) == 5
-    np.testing.assert_allclose(predicted, true, atol=0.1)
+    printed = capsys.readouterr().out
+    assert printed.startswith("R² on new points: ")
+    assert 0.99 < float(printed.split(":")[1]) < 1

@@ -159,6 +159,23 @@ def test_result_does_not_depend_on_threads(sketch, dtype, rng):
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("form", ["C", "F"])
+@pytest.mark.parametrize("limit", [200_000, 500_000, 2_000_000])
+@pytest.mark.parametrize("sketch", ["sparse", "full"])
+def test_result_does_not_depend_on_threads_when_memory_is_short(
+    sketch, limit, form, dtype, rng
+):
+    X = make_points(rng, 3000, 7, dtype).astype(dtype, order=form)
+    sketch = SKETCHES[sketch].draw(3000, random_state=0)
+    results = [
+        psk.sketch_gram(X, sketch=sketch, n_threads=n_threads, memory_limit=limit)
+        for n_threads in (1, 2, 7, 64)
+    ]
+    for other in results[1:]:
+        np.testing.assert_array_equal(results[0].SK, other.SK)
+        np.testing.assert_array_equal(results[0].SKSt, other.SKSt)
+
+
 @pytest.mark.parametrize("sketch", ["sparse", "dense"])
 def test_result_does_not_depend_on_where_calls_are_cut(sketch, dtype, rng, monkeypatch):
     X = make_points(rng, 2000, 6, dtype)
@@ -200,6 +217,43 @@ def test_far_clusters_cost_no_accuracy(kernel, distance, dtype, rng):
     expected = dense_products(X, sketch, kernel, 0.2)[1]
     unit = np.finfo(dtype).eps * distance
     assert reference.relative_error(result.SK, expected) < max(unit, TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "matern32", "matern52"])
+@pytest.mark.parametrize("share", [0.4, 0.9, 1.1, 3, 20])
+def test_near_pairs_with_norms_about_the_threshold(kernel, share, dtype, rng):
+    """k(x, y) is large and so are the norms: where |a|² + |b|² - 2ab loses most."""
+    objects = dict(
+        rbf=psk.RBF(1), matern32=psk.Matern(1), matern52=psk.Matern(1, nu=2.5)
+    )
+    factor = objects[kernel].factor
+    norm = np.sqrt(share * _engine.DIRECT_ABOVE[dtype] / 2) / factor
+    X = rng.normal(size=(300, 6))
+    X = (norm * X / np.linalg.norm(X, axis=1)[:, None]).astype(dtype)
+    Y = (X + 0.3 * rng.normal(size=X.shape)).astype(dtype)
+    K = psk.kernel_matmul(X, Y, np.eye(300, dtype=dtype), kernel=kernel, gamma=1.0)
+    expected = reference.KERNELS[kernel](X.astype(float), Y.astype(float), 1.0)
+    assert_close(K, expected, dtype)
+
+
+@pytest.mark.parametrize(
+    "kernel", ["rbf", "laplacian", "matern12", "matern32", "matern52"]
+)
+def test_an_absurd_value_spoils_only_its_own_entries(kernel, dtype):
+    X = np.array([[0.0], [1.0], [1e20]], dtype)
+    identity = np.eye(3, dtype=dtype)
+    K = psk.kernel_matmul(X, X, identity, kernel=kernel, gamma=1.0)
+    expected = reference.KERNELS[kernel](X[:2].astype(float), X[:2].astype(float), 1.0)
+    np.testing.assert_allclose(K[:2, :2], expected, rtol=1e-6)
+    np.testing.assert_array_equal(K[2], [0, 0, 1])
+    np.testing.assert_array_equal(K[:, 2], [0, 0, 1])
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_cosine_of_tiny_and_huge_vectors(size, rng):
+    X = rng.normal(size=(20, 3))
+    K = psk.kernel_matmul(size * X, size * X, np.eye(20), kernel="cosine")
+    np.testing.assert_allclose(K, reference.cosine(X, X, None), atol=1e-14)
 
 
 def test_long_sums_in_float32_are_carried_in_double(rng):
@@ -293,6 +347,25 @@ def test_other_types_are_computed_in_float64(other, rng):
     np.testing.assert_array_equal(result.SK, expected.SK)
 
 
+def test_both_byte_orders_of_float32_are_float32(rng):
+    X = make_points(rng, 100, 4, ">f4")
+    result = psk.sketch_gram(X, 5, 0.5, random_state=0)
+    native = psk.sketch_gram(X.astype("=f4"), 5, 0.5, random_state=0)
+    assert result.SK.dtype == np.float32
+    np.testing.assert_array_equal(result.SK, native.SK)
+
+
+def test_the_kernel_that_was_used_is_returned(rng):
+    X = make_points(rng, 100, 4, "float64")
+    result = psk.sketch_gram(X, 5, 0.5, random_state=0)
+    assert isinstance(result.kernel, psk.RBF)
+    assert result.kernel.gamma == pytest.approx(1 / (4 * X.var()))
+    SKSt, SK, sketch = result
+    coef = sketch.scaled_weights().T @ np.ones(5)
+    predicted = psk.kernel_matmul(X, X[sketch.indices], coef, kernel=result.kernel)
+    np.testing.assert_allclose(predicted, SK.T @ np.ones(5), rtol=1e-10, atol=1e-12)
+
+
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_out_is_filled_and_returned(order, dtype, rng):
     X = make_points(rng, 300, 5, dtype)
@@ -320,7 +393,8 @@ def test_out_can_be_a_slice_of_a_larger_array(rng):
 def test_mixed_types_give_float64(rng):
     X = make_points(rng, 20, 2, "float32")
     assert psk.kernel_matmul(X, X, np.ones(20)).dtype == np.float64
-    assert psk.kernel_matmul(X, X.astype(float), np.ones(20, "f")).dtype == np.float64
+    Y = X.astype(float)
+    assert psk.kernel_matmul(X, Y, np.ones(20, "f"), gamma=1.0).dtype == np.float64
 
 
 def test_y_none_means_x(rng):
@@ -341,6 +415,7 @@ def test_callable_kernel(sketch, dtype, rng):
 
     def kernel(A, B):
         assert A.dtype == dtype
+        assert not A.flags.writeable and not B.flags.writeable
         return reference.rbf(A.astype(float), B.astype(float), GAMMA)
 
     result = psk.sketch_gram(X, sketch=sketch, kernel=kernel)

@@ -49,8 +49,8 @@ SKETCH_GRAM_ERRORS = [
     (dict(kernel=psk.RBF(1.0), gamma=2.0), "which has its own gamma"),
     (dict(kernel="precomputed"), r"square Gram matrix.*got \(60, 3\)"),
     (dict(kind="cauchy"), "kind must be one of 'rademacher', 'gaussian', got 'cauchy'"),
-    (dict(sketch=psk.Gaussian(3)), "s=5 and p=0.5 were given beside a sketch"),
-    (dict(s=None, p=None, sketch="p-sr"), "sketch must be a distribution.*got 'p-sr'"),
+    (dict(sketch=psk.Gaussian(3)), "s=5, p=0.5 and kind='rademacher' were given"),
+    (dict(s=None, p=None, sketch="p-sr"), "sketch must be a distribution.*got str"),
     (
         dict(s=None, p=None, sketch=psk.Gaussian(3).draw(61)),
         "drawn for 61 points, but X has 60",
@@ -69,8 +69,28 @@ SKETCH_GRAM_ERRORS = [
     (dict(memory_limit=0), "memory_limit .* must be at least 1, got 0"),
     (dict(memory_limit=100), "memory_limit=100 bytes is too small.*at least"),
     (dict(kernel=np.dot, memory_limit=100), "memory_limit=100 bytes is too small"),
-    (dict(random_state="a"), "random_state must be an integer, got 'a'"),
+    (dict(random_state="a"), "random_state must be None, an integer.*got 'a'"),
     (dict(random_state=-1), "random_state must be at least 0, got -1"),
+    (dict(s=psk.Gaussian(3)), "pass a sketch as sketch="),
+    (dict(p=20), r"p must be in \(0, 1\], got 20; for 20 non-zeros in a row, 20/n"),
+    (dict(n_threads=100_000), "n_threads must be at most 1024, got 100000"),
+    (dict(kernel=psk.RBF), r"kernel must be an object, RBF\(\), not the class"),
+    (dict(X=np.ma.masked_equal(np.ones((5, 2)), 1)), "X is a masked array"),
+    (dict(parts=None), "parts must be some of"),
+    (
+        dict(s=None, p=None, sketch=psk.Gaussian(3).draw(60), random_state=0),
+        "random_state=0 was given beside a sketch that is drawn",
+    ),
+    (
+        dict(s=None, p=None, sketch=psk.PSparsified(9, 1e-4).draw_block(60, 0)),
+        "the sketch has no landmark",
+    ),
+    (
+        dict(X=X.astype("f"), gamma=1e80),
+        "points overflow float32 when they are scaled for RBF",
+    ),
+    (dict(X=1e300 * X, gamma="scale"), "variance of X, which overflows float64"),
+    (dict(kernel=lambda A, B: 1j * A @ B.T), "kernel function returns must hold real"),
 ]
 
 
@@ -109,10 +129,15 @@ def test_read_only_out_is_named():
         (dict(out=np.empty((60, 1))), r"out must have shape \(60,\)"),
         (dict(kernel="precomputed"), "Y must be None for a precomputed kernel"),
         (dict(X=-np.abs(X), Y=np.abs(X), kernel="sobolev"), "but X has a minimum"),
+        (dict(Y=X.copy(), gamma="scale"), "gamma='scale' is ambiguous for two sets"),
+        (dict(out=B), "out must not share memory with B"),
+        (dict(X=X[:, :1], Y=X[:, :1], out=X[:, 0]), "out must not share memory with X"),
     ],
 )
 def test_kernel_matmul_names_what_is_wrong(arguments, message):
     arguments = {"X": X, "Y": X, "B": B, **arguments}
+    if arguments.get("kernel", "rbf") == "rbf":
+        arguments.setdefault("gamma", 1.0)
     with pytest.raises((ValueError, TypeError), match=message):
         psk.kernel_matmul(**arguments)
 
@@ -123,6 +148,9 @@ def test_kernel_matmul_names_what_is_wrong(arguments, message):
         (lambda: psk.Matern(1.0, nu=1.0), "nu must be 0.5, 1.5 or 2.5, got 1.0"),
         (lambda: psk.Polynomial(degree=0), "degree must be at least 1, got 0"),
         (lambda: psk.Polynomial(degree=2.5), "degree must be an integer, got 2.5"),
+        (lambda: psk.Polynomial(degree=2**40), "degree must be at most 1000"),
+        (lambda: psk.Polynomial(coef0="a"), "coef0 must be finite, got 'a'"),
+        (lambda: psk.Matern(nu=[1]), r"nu must be 0.5, 1.5 or 2.5, got \[1\]"),
         (lambda: psk.Polynomial(coef0=np.nan), "coef0 must be finite, got nan"),
         (lambda: psk.RBF("mean"), "gamma must be one of 'scale', 'median', got 'mean'"),
     ],
@@ -132,13 +160,21 @@ def test_kernels_name_what_is_wrong(make, message):
         make()
 
 
-def test_the_memory_limit_that_is_named_suffices():
+@pytest.mark.parametrize("n_threads", [1, 7])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("sketch", [psk.PSparsified(5, 0.2), psk.Gaussian(40)])
+def test_the_memory_limit_that_is_named_suffices(sketch, order, n_threads):
+    X = np.random.default_rng(0).normal(size=(5000, 30)).astype(float, order=order)
+    arguments = dict(X=X, sketch=sketch, random_state=0, n_threads=n_threads)
     with pytest.raises(ValueError) as error:
-        psk.sketch_gram(X, 5, 0.5, memory_limit=100)
+        psk.sketch_gram(**arguments, memory_limit=100)
     named = int(str(error.value).split("at least ")[1].split()[0])
-    limited = psk.sketch_gram(X, 5, 0.5, random_state=0, memory_limit=named)
-    free = psk.sketch_gram(X, 5, 0.5, random_state=0)
-    np.testing.assert_allclose(limited.SK, free.SK, rtol=1e-12)
+    with pytest.raises(ValueError, match="too small"):
+        psk.sketch_gram(**arguments, memory_limit=named - 1)
+    free = psk.sketch_gram(**arguments)
+    for limit in (named, 3 * named // 2, 3 * named):
+        limited = psk.sketch_gram(**arguments, memory_limit=limit)
+        np.testing.assert_allclose(limited.SK, free.SK, rtol=1e-10, atol=1e-12)
 
 
 def test_overflow_warns_with_a_figure():
@@ -149,6 +185,21 @@ def test_overflow_warns_with_a_figure():
         psk.sketch_gram(
             large, sketch=psk.SubSampling(3), kernel=psk.Polynomial(1.0), parts="SK"
         )
+
+
+@pytest.mark.parametrize("parts", ["SK", "SKSt"])
+def test_overflow_of_every_part_warns(parts):
+    large = np.full((20, 2), 1e15, np.float32)
+    with pytest.warns(RuntimeWarning, match="overflowed float32; use float64"):
+        psk.sketch_gram(
+            large, sketch=psk.SubSampling(3), kernel=psk.Polynomial(1.0), parts=parts
+        )
+
+
+def test_overflow_of_a_product_warns():
+    ones = np.ones((20, 2), np.float32)
+    with pytest.warns(RuntimeWarning, match="20 of 20 values of K·B overflowed"):
+        psk.kernel_matmul(ones, ones, np.full(20, 3e38, np.float32))
 
 
 def test_arguments_are_checked_before_any_work():

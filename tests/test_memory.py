@@ -60,7 +60,22 @@ def test_memory_limit_holds(limit, form, rng):
     out = np.empty((20_000, 2))
     small_change = 100_000  # Python objects, chunk means
     with peak_below(limit + small_change):
-        psk.kernel_matmul(X, X[:3000], B[:3000], out=out, memory_limit=limit)
+        psk.kernel_matmul(
+            X, X[:3000], B[:3000], gamma=0.01, out=out, memory_limit=limit
+        )
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+@pytest.mark.parametrize("parts", ["SK", "SKSt", ("SKSt", "SK")])
+def test_memory_limit_holds_for_sketches(parts, kernel, rng):
+    X = rng.normal(size=(20_000, 10))
+    sketch = psk.PSparsified(200).draw(20_000, random_state=0)
+    out = np.empty((200, 20_000)) if "SK" in parts and parts != "SKSt" else None
+    results = 200 * 200 * 8 * 4  # S·K·Sᵀ and its transpose
+    with peak_below(8 * MB + results):
+        psk.sketch_gram(
+            X, sketch=sketch, kernel=kernel, parts=parts, out=out, memory_limit=8 * MB
+        )
 
 
 def test_drawing_costs_its_non_zeros():

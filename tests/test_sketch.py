@@ -63,8 +63,59 @@ def test_random_state_takes_what_numpy_users_have():
 
 
 def test_random_state_of_another_type_is_an_error():
-    with pytest.raises(TypeError, match="random_state must be an integer, got 'a'"):
+    with pytest.raises(TypeError, match="random_state must be None, an integer"):
         psk.Gaussian(2).draw(3, random_state="a")
+
+
+# The first entries of small sketches, before scaling.  They must never change: a
+# seed that people wrote down would mean another sketch.
+FROZEN = {
+    "p-sr": (
+        psk.PSparsified(4, p=0.01),
+        [(0, 37, 1.0), (1, 40, 1.0), (2, 160, 1.0), (2, 166, -1.0)],
+    ),
+    "p-sg": (
+        psk.PSparsified(4, p=0.01, kind="gaussian"),
+        [
+            (0, 37, -0.97725070356),
+            (1, 40, 0.8436518751),
+            (2, 160, 0.71300093563),
+            (2, 166, 1.2958224755),
+        ],
+    ),
+    "subsampling": (
+        psk.SubSampling(4),
+        [(0, 40, 1.0), (1, 4, 1.0), (2, 281, 1.0), (3, 77, 1.0)],
+    ),
+    "accumulation": (
+        psk.Accumulation(4, m=2),
+        [(0, 4, -1.0), (0, 40, 1.0), (1, 77, 1.0), (1, 281, 1.0)],
+    ),
+    "countsketch": (
+        psk.CountSketch(4),
+        [(0, 0, 1.0), (0, 2, 1.0), (0, 14, 1.0), (0, 18, 1.0)],
+    ),
+    "ros": (
+        psk.ROS(4),
+        [
+            (0, 0, 0.079865417164),
+            (0, 1, -0.066055960982),
+            (0, 2, 0.040824829046),
+            (0, 3, 0.0085347132868),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FROZEN)
+def test_seeds_keep_their_meaning(name):
+    distribution, entries = FROZEN[name]
+    sketch = distribution.draw(300, random_state=0)
+    S = sketch.to_dense() / sketch.scale
+    for row, column, value in entries:
+        assert S[row, column] == pytest.approx(value, rel=1e-9)
+    first = np.argwhere(S)[: len(entries)]
+    np.testing.assert_array_equal(first, [entry[:2] for entry in entries])
 
 
 # ---- one matrix, in parts ----
@@ -380,6 +431,30 @@ def test_sketches_survive_pickling(distribution):
         (
             lambda: psk.Gaussian(2).draw_block(10, 0, rows=(0, 3)),
             r"rows must be a part of \[0, 2\), got \(0, 3\)",
+        ),
+        (
+            lambda: psk.Gaussian(2).draw_block(10, 0, rows=(0.5, 2)),
+            "rows must be an integer, got 0.5",
+        ),
+        (
+            lambda: psk.Gaussian(2).draw_block(10, np.random.default_rng(0)),
+            "random_state must be an integer",
+        ),
+        (
+            lambda: psk.Sketch((2, 9), [0, 1], np.ones((2, 3)), 1.0),
+            r"weights must have shape \(2, 2\).*got \(2, 3\)",
+        ),
+        (
+            lambda: psk.Sketch((2, 9), [3, 1], np.ones((2, 2)), 1.0),
+            r"indices must increase and lie in \[0, 9\)",
+        ),
+        (
+            lambda: psk.Sketch((2, 9), [3, 9], np.ones((2, 2)), 1.0),
+            r"indices must increase and lie in \[0, 9\)",
+        ),
+        (
+            lambda: psk.Gaussian(2).draw(3) @ np.ones(3, complex),
+            "A must hold real numbers",
         ),
     ],
 )

