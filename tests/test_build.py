@@ -12,7 +12,7 @@ from pskernels import __main__, _engine, _threads
 
 def run_python(code, **environment):
     return subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-P", "-c", code],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,

@@ -139,7 +139,9 @@ except KeyboardInterrupt:
 def interrupt(code, *arguments):
     """What a process prints when it is interrupted, and after how many seconds."""
     process = subprocess.Popen(
-        [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-P", "-c", code, *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout.readline().strip() == "started"
     time.sleep(1.0)

@@ -49,7 +49,7 @@ class Import:
             "import pskernels; print(time.perf_counter() - t)"
         )
         times = [
-            float(subprocess.check_output([sys.executable, "-c", code]))
+            float(subprocess.check_output([sys.executable, "-P", "-c", code]))
             for _ in range(5)
         ]
         return min(times)
