@@ -24,15 +24,19 @@ else:
     omp_compile, omp_link = ["-fopenmp"], ["-fopenmp"]
 
 optimise = ["-O1", "-g"] if DEBUG else ["-O3"]
-# Both change no value: no floating-point exception or errno is ever read, and
-# without them GCC leaves the square root and selections scalar.  -Wno-psabi:
+# The first two change no value: no floating-point exception or errno is ever read,
+# and without them GCC leaves the square root and selections scalar.  -fopenmp-simd:
+# sums may be vectorised where src/simd.h says so, threads or not.  -Wno-psabi:
 # vectors are only passed to functions that are inlined.
-engine_flags = ["-fno-trapping-math", "-fno-math-errno", "-Wno-psabi"]
+simd_flags = ["-fno-trapping-math", "-fno-math-errno", "-fopenmp-simd"]
+engine_flags = [*simd_flags, "-Wno-psabi"]
 
 EXTENSIONS = {
     "pskernels._build_info": (["src/_build_info.pyx"], []),
     "pskernels._sketch": (["src/_sketch.pyx"], []),
     "pskernels._gram": (["src/_gram.pyx", "src/engine.c"], engine_flags),
+    "pskernels._linear": (["src/_linear.pyx"], simd_flags),
+    "pskernels._losses": (["src/_losses.pyx"], simd_flags),
 }
 
 # In `depends`, native files reach the sdist and trigger rebuilds.

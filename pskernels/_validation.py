@@ -14,19 +14,38 @@ def check_int(value, name, *, minimum):
     return int(value)
 
 
-def check_positive(value, name):
-    """A finite real number above 0."""
+def _check_real(value, name):
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a real number, got {value!r}")
+
+
+def check_positive(value, name):
+    """A finite real number above 0."""
+    _check_real(value, name)
     if not 0 < value < np.inf:
         raise ValueError(f"{name} must be positive and finite, got {value!r}")
     return float(value)
 
 
+def check_non_negative(value, name):
+    """A finite real number of at least 0."""
+    _check_real(value, name)
+    if not 0 <= value < np.inf:
+        raise ValueError(f"{name} must be finite and not negative, got {value!r}")
+    return float(value)
+
+
+def check_open_probability(value, name):
+    """A real number in (0, 1), both excluded."""
+    _check_real(value, name)
+    if not 0 < value < 1:
+        raise ValueError(f"{name} must be above 0 and below 1, got {value!r}")
+    return float(value)
+
+
 def check_probability(value, name):
     """A real number in (0, 1]."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be a real number, got {value!r}")
+    _check_real(value, name)
     if not 0 < value <= 1:
         hint = f"; for {value:g} non-zeros in a row, {value:g}/n" if value > 1 else ""
         raise ValueError(f"{name} must be in (0, 1], got {value!r}{hint}")

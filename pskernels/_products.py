@@ -1,0 +1,85 @@
+"""Products with a matrix of features Z: all that solvers do with it.
+
+`Features` wraps the passes of src/_linear.pyx.  Callers of `gram` and of `matmul`
+keep BLAS to one thread (`single_threaded_blas`): the threads here are ours.
+"""
+
+import numpy as np
+
+from pskernels import _linear
+
+# Sums over rows are kept for each group of rows.  How many groups there are must
+# not depend on the number of threads, or the last bits would.
+MAX_GROUPS = 64
+MIN_GROUP_ROWS = 256
+GRAM_TASKS = 16
+
+# Multiplications of one native call for a Gram matrix, well under half a second:
+# Ctrl-C is heard between calls.
+CALL_WORK = 2**32
+
+
+class Features:
+    """Z, of shape (n, r), with the products that solvers need.
+
+    Parameters
+    ----------
+    Z : C-contiguous array of float32 or float64
+    n_threads : int
+    """
+
+    def __init__(self, Z, n_threads):
+        self.Z = Z
+        self.n, self.r = Z.shape
+        self.n_threads = n_threads
+        n_groups = min(MAX_GROUPS, -(-self.n // MIN_GROUP_ROWS))
+        self._partial = np.empty((n_groups, self.r))
+        n_tiles = -(-self.r // _linear.GRAM_TILE)
+        self._gram_groups = -(-GRAM_TASKS // (n_tiles * (n_tiles + 1) // 2))
+
+    def dot(self, v, out=None):
+        """Z @ v."""
+        out = np.empty(self.n) if out is None else out
+        _linear.dot(self.Z, v, out, self.n_threads)
+        return out
+
+    def t_dot(self, x):
+        """Z.T @ x; rows whose x is 0 are not read."""
+        return self._t_dot(x, None)
+
+    def gram_dot(self, weight, v):
+        """Z.T @ (weight * (Z @ v)), in one pass over the rows of positive weight."""
+        return self._t_dot(weight, v)
+
+    def _t_dot(self, x, v):
+        self._partial[:] = 0
+        _linear.t_dot(self.Z, x, v, self._partial, self.n_threads)
+        return self._partial.sum(axis=0)
+
+    def gram(self, weight, rows=None):
+        """Z.T @ (weight[:, None] * Z), the upper triangle; the rest is 0.
+
+        Costs (rows of positive weight)·r²/2 multiplications.  `rows` are those to
+        be summed, all of positive weight by default.
+        """
+        if rows is None:
+            rows = np.flatnonzero(weight)
+        sums = np.zeros((self._gram_groups, self.r, self.r))
+        buffers = np.empty((self.n_threads, _linear.GRAM_BUFFER))
+        step = max(_linear.GRAM_TILE, CALL_WORK // self.r**2)
+        for start in range(0, len(rows), step):
+            _linear.add_weighted_gram(
+                self.Z,
+                weight,
+                rows[start : start + step],
+                sums,
+                buffers,
+                self.n_threads,
+            )
+        return sums.sum(axis=0)
+
+
+def matmul(A, B, out, n_threads):
+    """out = A @ B, rows of A shared among threads; one dtype, rows contiguous."""
+    _linear.matmul(A, B, out, n_threads)
+    return out

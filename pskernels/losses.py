@@ -1,0 +1,415 @@
+"""Losses ℓ(u, y) of a prediction u and a target y, convex in u.
+
+A class states the parameters of its loss; the formulas are in src/losses.h, once
+for all of them.  `WeightedLoss` is what solvers see: a loss with the targets and
+the weights of all points, as a function of their residuals.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from pskernels import _losses
+from pskernels._threads import resolve_n_threads
+from pskernels._validation import (
+    check_non_negative,
+    check_open_probability,
+    check_positive,
+    check_real_array,
+    raise_not_finite,
+)
+
+INF = np.inf
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Base class: methods on arrays of predictions u and targets y.
+
+    Weights multiply: ``loss.value(u, y, sample_weight=w)`` is w·ℓ(u, y).
+    """
+
+    # The conjugate is epsilon·|z| + radius·z²/2 on [lower, upper] (src/losses.h).
+    epsilon: ClassVar[float] = 0.0
+    lower: ClassVar[float] = -1.0
+    upper: ClassVar[float] = 1.0
+    radius: ClassVar[float] = 0.0
+    logistic: ClassVar[bool] = False
+    # Classification: targets are +1 and -1, and the residual is y·u - margin.
+    margin: ClassVar[float | None] = None
+
+    @property
+    def lipschitz(self):
+        """The largest |∂ℓ/∂u|; infinite for squared losses."""
+        return max(-self.lower, self.upper)
+
+    @property
+    def smooth(self):
+        """Whether ∂ℓ/∂u is continuous in u."""
+        return self.logistic or self.radius > 0
+
+    @property
+    def classification(self):
+        return self.margin is not None
+
+    @property
+    def native(self):
+        """The loss as src/_losses.pyx takes it."""
+        return (int(self.logistic), self.epsilon, self.lower, self.upper, self.radius)
+
+    def value(self, u, y, sample_weight=None):
+        """ℓ(u, y)."""
+        return _weighted(self._evaluate("value", u, y), sample_weight)
+
+    def derivative(self, u, y, sample_weight=None):
+        """∂ℓ/∂u; where it jumps, a number in between."""
+        return self.envelope_derivative(u, y, 0.0, sample_weight)
+
+    def envelope(self, u, y, mu, sample_weight=None):
+        """The Moreau envelope of width mu: min over v of ℓ(v, y) + (u - v)²/(2·mu)."""
+        mu = check_positive(mu, "mu")
+        return _weighted(self._evaluate("value", u, y, mu), sample_weight)
+
+    def envelope_derivative(self, u, y, mu, sample_weight=None):
+        """Derivative in u of the envelope; mu = 0 is the loss itself."""
+        mu = check_non_negative(mu, "mu")
+        sign, _ = self._frame(y)
+        return _weighted(sign * self._evaluate("derivative", u, y, mu), sample_weight)
+
+    def envelope_second_derivative(self, u, y, mu, sample_weight=None):
+        """Second derivative in u of the envelope; 0 at a corner of the first."""
+        mu = check_non_negative(mu, "mu")
+        return _weighted(self._evaluate("second", u, y, mu), sample_weight)
+
+    def prox(self, u, y, mu):
+        """The proximal point: the v that attains the envelope."""
+        mu = check_positive(mu, "mu")
+        sign, offset = self._frame(y)
+        return sign * (self._evaluate("prox", u, y, mu) + offset)
+
+    def conjugate(self, zeta, y, sample_weight=None):
+        """ℓ*(ζ, y) = sup over u of ζ·u - ℓ(u, y); infinite outside of its domain."""
+        sign, offset = self._frame(y)
+        zeta = sign * check_real_array(zeta, "zeta").astype(np.float64)
+        value = _on_array("conjugate", self, zeta, 0.0) + zeta * offset
+        return _weighted(value, sample_weight)
+
+    def constant_minimiser(self, y, sample_weight=None):
+        """A b that minimises Σ weight·ℓ(b, y): the model without features.
+
+        Infinite for `Logistic` where y has one class only.
+        """
+        y = self.check_targets(y)
+        weight = np.ones(len(y)) if sample_weight is None else sample_weight
+        weight = check_weights(weight, len(y))
+        return float(self._constant_minimiser(y, weight))
+
+    def check_targets(self, y):
+        """y as an array of finite float64; +1 and -1 only for classification."""
+        y = check_real_array(y, "y")
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = y[:, 0]
+        if y.ndim != 1 or len(y) == 0:
+            raise ValueError(f"y must be 1-d, one target for each point, got {y.shape}")
+        y = np.ascontiguousarray(y, dtype=np.float64)
+        if not np.isfinite(y).all():
+            raise_not_finite(y[:, None], "y")
+        if self.classification and not (np.abs(y) == 1).all():
+            other = y[np.abs(y) != 1][0]
+            raise ValueError(
+                f"y must be +1 or -1 for {type(self).__name__}, but it contains "
+                f"{other:g}"
+            )
+        return y
+
+    def _frame(self, y):
+        """(sign, offset): the residual is sign·u - offset, and sign is ±1."""
+        y = np.asarray(y, dtype=np.float64)
+        return (y, self.margin) if self.classification else (1.0, y)
+
+    def _evaluate(self, function, u, y, mu=0.0):
+        sign, offset = self._frame(y)
+        residual = sign * check_real_array(u, "u").astype(np.float64) - offset
+        return _on_array(function, self, residual, mu)
+
+
+@dataclass(frozen=True)
+class Huber(Loss):
+    """e²/2 if \\|e\\| ≤ kappa, else kappa·(\\|e\\| - kappa/2), for e = u - y."""
+
+    kappa: float = 1.0
+
+    radius: ClassVar = 1.0
+
+    def __post_init__(self):
+        check_positive(self.kappa, "kappa")
+
+    @property
+    def lower(self):
+        return -self.kappa
+
+    @property
+    def upper(self):
+        return self.kappa
+
+    def _constant_minimiser(self, y, weight):
+        """The root of a derivative that is linear between sorted breakpoints."""
+        points = np.sort(np.concatenate([y - self.kappa, y + self.kappa]))
+
+        def slope(b):
+            return weight @ np.clip(b - y, self.lower, self.upper)
+
+        first, last = 0, len(points) - 1
+        while last - first > 1:
+            middle = (first + last) // 2
+            if slope(points[middle]) <= 0:
+                first = middle
+            else:
+                last = middle
+        left, right = points[first], points[last]
+        rise = slope(right) - slope(left)
+        return left - slope(left) * (right - left) / rise if rise > 0 else left
+
+
+@dataclass(frozen=True)
+class _PiecewiseLinear(Loss):
+    """The slope of Σ weight·ℓ(b, y) rises at breakpoints only."""
+
+    def _constant_minimiser(self, y, weight):
+        rising = weight > 0
+        points, rises = self._breakpoints(y[rising], weight[rising])
+        order = np.argsort(points, kind="stable")
+        slope = np.cumsum(rises[order]) + self._slope_at_minus_infinity(y, weight)
+        tiny = 1e-14 * weight.sum()  # the sums are rounded
+        return points[order[np.argmax(slope >= -tiny)]]
+
+    def _breakpoints(self, y, weight):
+        return y, weight * (self.upper - self.lower)
+
+    def _slope_at_minus_infinity(self, y, weight):
+        return self.lower * weight.sum()
+
+
+@dataclass(frozen=True)
+class EpsilonInsensitive(_PiecewiseLinear):
+    """max(\\|u - y\\| - epsilon, 0)."""
+
+    epsilon: float = 0.1
+
+    def __post_init__(self):
+        check_non_negative(self.epsilon, "epsilon")
+
+    def _breakpoints(self, y, weight):
+        points = np.concatenate([y - self.epsilon, y + self.epsilon])
+        return points, np.concatenate([weight, weight])
+
+
+@dataclass(frozen=True)
+class Pinball(_PiecewiseLinear):
+    """max(tau·(y - u), (tau - 1)·(y - u)): u is the tau-quantile of y."""
+
+    tau: float = 0.5
+
+    def __post_init__(self):
+        check_open_probability(self.tau, "tau")
+
+    @property
+    def lower(self):
+        return -self.tau
+
+    @property
+    def upper(self):
+        return 1 - self.tau
+
+
+@dataclass(frozen=True)
+class Absolute(_PiecewiseLinear):
+    """\\|u - y\\|."""
+
+
+@dataclass(frozen=True)
+class Squared(Loss):
+    """(u - y)²/2."""
+
+    lower: ClassVar = -INF
+    upper: ClassVar = INF
+    radius: ClassVar = 1.0
+
+    def _constant_minimiser(self, y, weight):
+        return np.average(y, weights=weight)
+
+
+@dataclass(frozen=True)
+class Hinge(_PiecewiseLinear):
+    """max(1 - y·u, 0), y = ±1."""
+
+    upper: ClassVar = 0.0
+    margin: ClassVar = 1.0
+
+    def _slope_at_minus_infinity(self, y, weight):
+        return -weight[y > 0].sum()
+
+
+@dataclass(frozen=True)
+class SquaredHinge(Loss):
+    """max(1 - y·u, 0)², y = ±1."""
+
+    lower: ClassVar = -INF
+    upper: ClassVar = 0.0
+    radius: ClassVar = 0.5
+    margin: ClassVar = 1.0
+
+    def _constant_minimiser(self, y, weight):
+        return np.average(y, weights=weight)
+
+
+@dataclass(frozen=True)
+class Logistic(Loss):
+    """log(1 + exp(-y·u)), y = ±1."""
+
+    upper: ClassVar = 0.0
+    margin: ClassVar = 0.0
+    logistic: ClassVar = True
+
+    def _constant_minimiser(self, y, weight):
+        with np.errstate(divide="ignore"):
+            positive, negative = weight[y > 0].sum(), weight[y < 0].sum()
+            return np.log(positive) - np.log(negative)
+
+
+class WeightedLoss:
+    """Σ weight·ℓ as a function of the residuals e of all points.
+
+    Weights are divided by their sum.  Residuals and the derivatives ζ with
+    respect to them are in the frame of src/losses.h: e = sign·u - offset.
+
+    Parameters
+    ----------
+    loss : Loss
+    y : array of shape (n,), already checked
+    weight : array of shape (n,), already checked
+    n_threads : int
+    """
+
+    def __init__(self, loss, y, weight, n_threads):
+        self.loss = loss
+        self.n_threads = n_threads
+        self.y = y
+        self.weight = weight / weight.sum()
+        n_chunks = -(-len(y) // _losses.CHUNK_POINTS)
+        self._sums = np.empty((n_chunks, 2))
+        self._counts = np.empty(n_chunks, np.intp)
+
+    @cached_property
+    def sign(self):
+        """±1 for each point: de/du."""
+        return self.y if self.loss.classification else np.ones_like(self.y)
+
+    @cached_property
+    def signed_weight(self):
+        if not self.loss.classification:
+            return self.weight
+        return self.sign * self.weight
+
+    def residuals(self, u):
+        """e, in place of the predictions u."""
+        if self.loss.classification:
+            u *= self.y
+            u -= self.loss.margin
+        else:
+            u -= self.y
+        return u
+
+    def smooth_derivatives(self, e, shift, mu, zeta, curvature):
+        """Fill ζ and weight·ℓ'' of the envelope at e + mu·shift.
+
+        Returns how many points have a curvature.
+        """
+        _losses.smooth_derivatives(
+            e,
+            shift,
+            self.weight,
+            zeta,
+            curvature,
+            self._counts,
+            self.loss.native,
+            mu,
+            self.n_threads,
+        )
+        return int(self._counts.sum())
+
+    def slope(self, e, step, shift, mu, t):
+        """d/dt and d²/dt² of Σ weight·ℓ_mu(e + t·step + mu·shift)."""
+        _losses.slope(
+            e,
+            step,
+            shift,
+            self.weight,
+            self._sums,
+            self.loss.native,
+            mu,
+            t,
+            self.n_threads,
+        )
+        return self._sums.sum(axis=0)
+
+    def fenchel_young(self, e, zeta):
+        """Σ weight·ℓ(e), and by how much it exceeds Σ weight·(e·ζ - ℓ*(ζ))."""
+        _losses.fenchel_young(
+            e, zeta, self.weight, self._sums, self.loss.native, self.n_threads
+        )
+        return self._sums.sum(axis=0)
+
+
+LOSSES = {
+    "huber": Huber,
+    "epsilon_insensitive": EpsilonInsensitive,
+    "pinball": Pinball,
+    "absolute": Absolute,
+    "squared": Squared,
+    "hinge": Hinge,
+    "squared_hinge": SquaredHinge,
+    "logistic": Logistic,
+}
+
+
+def get_loss(loss):
+    """The loss object behind a name or an object."""
+    if isinstance(loss, Loss):
+        return loss
+    if isinstance(loss, str) and loss in LOSSES:
+        return LOSSES[loss]()
+    raise ValueError(
+        "loss must be a loss object such as Huber(1.0), or one of "
+        f"{', '.join(LOSSES)}; got {loss!r}"
+    )
+
+
+def check_weights(weight, n):
+    """Weights of n points: finite, not negative, not all 0; float64."""
+    weight = check_real_array(weight, "sample_weight")
+    if weight.shape != (n,):
+        raise ValueError(f"sample_weight must have shape ({n},), got {weight.shape}")
+    weight = np.ascontiguousarray(weight, dtype=np.float64)
+    if not np.isfinite(weight).all():
+        raise_not_finite(weight[:, None], "sample_weight")
+    if weight.min() < 0:
+        raise ValueError(f"sample_weight must not be negative, got {weight.min():g}")
+    if not weight.sum() > 0:
+        raise ValueError("sample_weight must not be all 0")
+    return weight
+
+
+def _on_array(function, loss, values, mu):
+    """A function of the loss, at an array of residuals of any shape."""
+    flat = np.ascontiguousarray(values, dtype=np.float64).reshape(-1)
+    out = np.empty_like(flat)
+    code = _losses.FUNCTIONS[function]
+    _losses.evaluate(flat, out, loss.native, code, mu, resolve_n_threads(None))
+    return out.reshape(np.shape(values))[()]
+
+
+def _weighted(values, sample_weight):
+    return values if sample_weight is None else values * np.asarray(sample_weight)

@@ -1,0 +1,112 @@
+/* Passes over the rows of Z, a row-major matrix of float or double.
+ *
+ * Sums are in double whatever the type of Z: reading is what a pass costs, and
+ * a certificate needs the digits.  Rows are taken ROWS at a time, so that the
+ * vector that they share is loaded once for all of them.
+ */
+#ifndef PSK_LINEAR_H
+#define PSK_LINEAR_H
+
+#include <math.h>
+#include <stdint.h>
+
+#include "simd.h"
+
+enum { ROWS = 4 };
+
+#define DEFINE_PASSES(REAL)                                                    \
+                                                                               \
+/* sums[k] = rows[k] . v */                                                    \
+INLINE void dot_block_##REAL(                                                  \
+    intptr_t r, const REAL *const rows[ROWS], const double *v, double *sums)   \
+{                                                                              \
+    const REAL *z0 = rows[0], *z1 = rows[1], *z2 = rows[2], *z3 = rows[3];     \
+    double s0 = 0, s1 = 0, s2 = 0, s3 = 0;                                     \
+    SIMD_SUM(s0, s1, s2, s3)                                                   \
+    for (intptr_t j = 0; j < r; j++) {                                         \
+        s0 += z0[j] * v[j];                                                    \
+        s1 += z1[j] * v[j];                                                    \
+        s2 += z2[j] * v[j];                                                    \
+        s3 += z3[j] * v[j];                                                    \
+    }                                                                          \
+    sums[0] = s0;                                                              \
+    sums[1] = s1;                                                              \
+    sums[2] = s2;                                                              \
+    sums[3] = s3;                                                              \
+}                                                                              \
+                                                                               \
+/* out += sum of x[k] * rows[k] */                                             \
+INLINE void add_block_##REAL(                                                  \
+    intptr_t r, const REAL *const rows[ROWS], const double *x, double *out)    \
+{                                                                              \
+    const REAL *z0 = rows[0], *z1 = rows[1], *z2 = rows[2], *z3 = rows[3];     \
+    const double x0 = x[0], x1 = x[1], x2 = x[2], x3 = x[3];                   \
+    SIMD                                                                       \
+    for (intptr_t j = 0; j < r; j++)                                           \
+        out[j] += (x0 * z0[j] + x1 * z1[j]) + (x2 * z2[j] + x3 * z3[j]);       \
+}                                                                              \
+                                                                               \
+/* out = Z v */                                                                \
+CLONES static void psk_dot_##REAL(                                             \
+    intptr_t n, intptr_t r, const REAL *Z, const double *v, double *out)       \
+{                                                                              \
+    for (intptr_t i = 0; i < n; i += ROWS) {                                   \
+        const REAL *rows[ROWS];                                                \
+        double sums[ROWS];                                                     \
+        for (int k = 0; k < ROWS; k++) /* behind the end: the last row again */\
+            rows[k] = Z + (i + k < n ? i + k : n - 1) * r;                     \
+        dot_block_##REAL(r, rows, v, sums);                                    \
+        for (int k = 0; k < ROWS && i + k < n; k++)                            \
+            out[i + k] = sums[k];                                              \
+    }                                                                          \
+}                                                                              \
+                                                                               \
+/* out += Z^T diag(x) (Z v), or Z^T x where v is NULL.  Rows whose x is 0 are  \
+ * not read. */                                                                \
+CLONES static void psk_t_dot_##REAL(                                           \
+    intptr_t n, intptr_t r, const REAL *Z, const double *x, const double *v,   \
+    double *out)                                                               \
+{                                                                              \
+    intptr_t i = 0;                                                            \
+    while (i < n) {                                                            \
+        const REAL *rows[ROWS];                                                \
+        double factors[ROWS], sums[ROWS];                                      \
+        int filled = 0;                                                        \
+        for (; i < n && filled < ROWS; i++)                                    \
+            if (x[i] != 0) {                                                   \
+                rows[filled] = Z + i * r;                                      \
+                factors[filled++] = x[i];                                      \
+            }                                                                  \
+        if (filled == 0)                                                       \
+            break;                                                             \
+        for (; filled < ROWS; filled++) {                                      \
+            rows[filled] = rows[0];                                            \
+            factors[filled] = 0;                                               \
+        }                                                                      \
+        if (v) {                                                               \
+            dot_block_##REAL(r, rows, v, sums);                                \
+            for (int k = 0; k < ROWS; k++)                                     \
+                factors[k] *= sums[k];                                         \
+        }                                                                      \
+        add_block_##REAL(r, rows, factors, out);                               \
+    }                                                                          \
+}                                                                              \
+                                                                               \
+/* out[k, :] = sqrt(weight of the row) * Z[row, start:end] for listed rows */  \
+CLONES static void psk_gather_##REAL(                                          \
+    intptr_t n_rows, const intptr_t *rows, const double *weight, intptr_t r,   \
+    const REAL *Z, intptr_t start, intptr_t end, double *out)                  \
+{                                                                              \
+    for (intptr_t k = 0; k < n_rows; k++) {                                    \
+        const REAL *z = Z + rows[k] * r + start;                               \
+        const double factor = sqrt(weight[rows[k]]);                           \
+        SIMD                                                                   \
+        for (intptr_t j = 0; j < end - start; j++)                             \
+            out[k * (end - start) + j] = factor * z[j];                        \
+    }                                                                          \
+}
+
+DEFINE_PASSES(double)
+DEFINE_PASSES(float)
+
+#endif

@@ -1,0 +1,66 @@
+"""Products with the feature matrix against NumPy, at the edges of groups and tiles."""
+
+import numpy as np
+import pytest
+from conftest import TOLERANCE
+from reference import relative_error
+
+from pskernels._products import Features, matmul
+from pskernels._threads import single_threaded_blas
+
+
+@pytest.mark.parametrize("n, r", [(1, 1), (3, 5), (255, 17), (1000, 100), (2049, 257)])
+def test_products(n, r, dtype, rng):
+    Z = rng.normal(size=(n, r)).astype(dtype)
+    v, x = rng.normal(size=r), rng.normal(size=n)
+    weight = rng.uniform(size=n) * (rng.uniform(size=n) < 0.3)
+    weight[0] = 0.5
+    exact = Z.astype(np.float64)
+    expected = (
+        exact @ v,
+        exact.T @ x,
+        exact.T @ (weight * (exact @ v)),
+        np.triu(exact.T @ (weight[:, None] * exact)),
+    )
+    results = []
+    with single_threaded_blas():
+        for n_threads in (1, 2, 5):
+            F = Features(Z, n_threads)
+            upper = np.triu(F.gram(weight))
+            results.append((F.dot(v), F.t_dot(x), F.gram_dot(weight, v), upper))
+    for result in results:
+        for one, first, correct in zip(result, results[0], expected, strict=True):
+            np.testing.assert_array_equal(one, first)
+            # sums are in double, also of float32 features
+            assert relative_error(one, correct) < 1e-12
+
+
+def test_rows_without_weight_are_not_read(rng):
+    Z = rng.normal(size=(500, 20))
+    weight = (np.arange(500) % 3 == 0).astype(float)
+    Z[weight == 0] = np.nan
+    F = Features(Z, 2)
+    kept = Z[weight > 0]
+    np.testing.assert_allclose(F.t_dot(weight), kept.sum(axis=0), rtol=1e-12)
+    with single_threaded_blas():
+        gram = F.gram(weight)
+    np.testing.assert_allclose(np.triu(gram), np.triu(kept.T @ kept), rtol=1e-9)
+
+
+def test_gram_in_several_calls(monkeypatch, rng):
+    Z, weight = rng.normal(size=(3000, 30)), rng.uniform(size=3000)
+    monkeypatch.setattr("pskernels._products.CALL_WORK", 1)
+    with single_threaded_blas():
+        gram = np.triu(Features(Z, 2).gram(weight))
+    assert relative_error(gram, np.triu(Z.T @ (weight[:, None] * Z))) < 1e-13
+
+
+@pytest.mark.parametrize("n, s, r", [(1, 1, 1), (256, 10, 7), (257, 100, 64)])
+def test_matmul(n, s, r, dtype, rng):
+    A = rng.normal(size=(n, 2 * s)).astype(dtype)[:, :s]  # rows with a gap
+    B = rng.normal(size=(s, r)).astype(dtype)
+    out = np.full((n, r), np.nan, dtype)
+    with single_threaded_blas():
+        for n_threads in (1, 3):
+            matmul(A, B, out, n_threads)
+            assert relative_error(out, A @ B) < TOLERANCE[dtype]
