@@ -32,6 +32,7 @@ simd_flags = ["-fno-trapping-math", "-fno-math-errno", "-fopenmp-simd"]
 engine_flags = [*simd_flags, "-Wno-psabi"]
 
 EXTENSIONS = {
+    "pskernels._adam": (["src/_adam.pyx"], simd_flags),
     "pskernels._build_info": (["src/_build_info.pyx"], []),
     "pskernels._sketch": (["src/_sketch.pyx"], []),
     "pskernels._gram": (["src/_gram.pyx", "src/engine.c"], engine_flags),

@@ -2,6 +2,8 @@
 
 seed -> S = S_SG · S_SS -> landmarks X[idx] -> tiles of K(X[idx], X) -> S·K, S·K·Sᵀ
         sketches                              gram, kernels
+     -> z_S(x) -> loss + solver -> model with a certificate
+        feature_map  losses, objective, solvers
 """
 
 try:
@@ -43,23 +45,38 @@ from pskernels.sketches import (
     Sketch,
     SubSampling,
 )
+from pskernels.solvers import (
+    LBFGS,
+    Adam,
+    ConvergenceWarning,
+    Direct,
+    Newton,
+    SolveResult,
+    path,
+    solve,
+)
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Absolute",
     "Accumulation",
+    "Adam",
+    "ConvergenceWarning",
     "Cosine",
     "CountSketch",
+    "Direct",
     "EpsilonInsensitive",
     "Gaussian",
     "Hinge",
     "Huber",
+    "LBFGS",
     "Laplacian",
     "Linear",
     "Logistic",
     "Loss",
     "Matern",
+    "Newton",
     "PSparsified",
     "Pinball",
     "Polynomial",
@@ -68,9 +85,12 @@ __all__ = [
     "Sketch",
     "SketchedGram",
     "Sobolev",
+    "SolveResult",
     "Squared",
     "SquaredHinge",
     "SubSampling",
     "kernel_matmul",
+    "path",
     "sketch_gram",
+    "solve",
 ]

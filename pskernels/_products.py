@@ -7,12 +7,17 @@ keep BLAS to one thread (`single_threaded_blas`): the threads here are ours.
 import numpy as np
 
 from pskernels import _linear
+from pskernels._threads import threads_for
 
 # Sums over rows are kept for each group of rows.  How many groups there are must
 # not depend on the number of threads, or the last bits would.
 MAX_GROUPS = 64
 MIN_GROUP_ROWS = 256
 GRAM_TASKS = 16
+
+# Multiplications that make a thread worthwhile: some 50 µs of them.
+PASS_GRAIN = 2**18
+GRAM_GRAIN = 2**20
 
 # Multiplications of one native call for a Gram matrix, well under half a second:
 # Ctrl-C is heard between calls.
@@ -32,6 +37,7 @@ class Features:
         self.Z = Z
         self.n, self.r = Z.shape
         self.n_threads = n_threads
+        self._pass_threads = threads_for(Z.size, PASS_GRAIN, n_threads)
         n_groups = min(MAX_GROUPS, -(-self.n // MIN_GROUP_ROWS))
         self._partial = np.empty((n_groups, self.r))
         n_tiles = -(-self.r // _linear.GRAM_TILE)
@@ -40,7 +46,7 @@ class Features:
     def dot(self, v, out=None):
         """Z @ v."""
         out = np.empty(self.n) if out is None else out
-        _linear.dot(self.Z, v, out, self.n_threads)
+        _linear.dot(self.Z, v, out, self._pass_threads)
         return out
 
     def t_dot(self, x):
@@ -53,7 +59,7 @@ class Features:
 
     def _t_dot(self, x, v):
         self._partial[:] = 0
-        _linear.t_dot(self.Z, x, v, self._partial, self.n_threads)
+        _linear.t_dot(self.Z, x, v, self._partial, self._pass_threads)
         return self._partial.sum(axis=0)
 
     def gram(self, weight, rows=None):
@@ -65,7 +71,8 @@ class Features:
         if rows is None:
             rows = np.flatnonzero(weight)
         sums = np.zeros((self._gram_groups, self.r, self.r))
-        buffers = np.empty((self.n_threads, _linear.GRAM_BUFFER))
+        n_threads = threads_for(len(rows) * self.r**2, GRAM_GRAIN, self.n_threads)
+        buffers = np.empty((n_threads, _linear.GRAM_BUFFER))
         step = max(_linear.GRAM_TILE, CALL_WORK // self.r**2)
         for start in range(0, len(rows), step):
             _linear.add_weighted_gram(
@@ -74,7 +81,7 @@ class Features:
                 rows[start : start + step],
                 sums,
                 buffers,
-                self.n_threads,
+                n_threads,
             )
         return sums.sum(axis=0)
 

@@ -15,6 +15,7 @@ __all__ = [
     "available_cpus",
     "resolve_n_threads",
     "single_threaded_blas",
+    "threads_for",
 ]
 
 MAX_THREADS = 1024  # OpenMP dies without a message where threads run out
@@ -86,6 +87,15 @@ def resolve_n_threads(n_threads):
     if from_environment is None:
         return available_cpus()
     return min(from_environment, available_cpus())
+
+
+def threads_for(work, grain, n_threads):
+    """At most n_threads, and at least `grain` of the work for each.
+
+    Threads that meet at a barrier wait for the slowest.  Where others use the
+    machine, that may be one that is not running at all, for milliseconds.
+    """
+    return int(max(1, min(n_threads, work // grain)))
 
 
 class _BlasLimit:

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from pskernels import _losses
-from pskernels._threads import resolve_n_threads
+from pskernels._threads import resolve_n_threads, threads_for
 from pskernels._validation import (
     check_non_negative,
     check_open_probability,
@@ -22,6 +22,9 @@ from pskernels._validation import (
 )
 
 INF = np.inf
+
+# Points that make a thread worthwhile: some 50 µs of them.
+GRAIN = 2**15
 
 
 @dataclass(frozen=True)
@@ -295,7 +298,7 @@ class WeightedLoss:
 
     def __init__(self, loss, y, weight, n_threads):
         self.loss = loss
-        self.n_threads = n_threads
+        self.n_threads = threads_for(len(y), GRAIN, n_threads)
         self.y = y
         self.weight = weight / weight.sum()
         n_chunks = -(-len(y) // _losses.CHUNK_POINTS)
@@ -306,6 +309,13 @@ class WeightedLoss:
     def sign(self):
         """±1 for each point: de/du."""
         return self.y if self.loss.classification else np.ones_like(self.y)
+
+    @cached_property
+    def offset(self):
+        """The residual is sign·u - offset."""
+        if not self.loss.classification:
+            return self.y
+        return np.full_like(self.y, self.loss.margin)
 
     @cached_property
     def signed_weight(self):
@@ -407,7 +417,8 @@ def _on_array(function, loss, values, mu):
     flat = np.ascontiguousarray(values, dtype=np.float64).reshape(-1)
     out = np.empty_like(flat)
     code = _losses.FUNCTIONS[function]
-    _losses.evaluate(flat, out, loss.native, code, mu, resolve_n_threads(None))
+    n_threads = threads_for(flat.size, GRAIN, resolve_n_threads(None))
+    _losses.evaluate(flat, out, loss.native, code, mu, n_threads)
     return out.reshape(np.shape(values))[()]
 
 

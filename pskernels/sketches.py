@@ -16,6 +16,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from pskernels import _sketch
+from pskernels._random import make_generator, philox_key
+
+_generator = make_generator  # TEMP
 from pskernels._threads import resolve_n_threads
 from pskernels._validation import (
     check_int,
@@ -33,34 +36,6 @@ ENTRIES_OF_A_CALL = 2**21
 
 # Expected non-zeros in a row of a p-sparsified sketch, the paper's setting.
 DEFAULT_ROW_ENTRIES = 20
-
-
-def philox_key(random_state):
-    """Two 64-bit words that seed a counter-based generator.
-
-    Parameters
-    ----------
-    random_state : None, int, numpy Generator or numpy RandomState
-        None takes fresh entropy; a generator is advanced, so that two calls
-        with it give different keys.
-    """
-    if isinstance(random_state, np.random.Generator):
-        return random_state.integers(0, 2**64, size=2, dtype=np.uint64)
-    if isinstance(random_state, np.random.RandomState):
-        return np.frombuffer(random_state.bytes(16), dtype=np.uint64).copy()
-    if random_state is not None:
-        if not isinstance(random_state, (int, np.integer)):
-            raise TypeError(
-                "random_state must be None, an integer, a numpy Generator or "
-                f"RandomState, got {random_state!r}"
-            )
-        random_state = check_int(random_state, "random_state", minimum=0)
-    return np.random.SeedSequence(random_state).generate_state(2, np.uint64)
-
-
-def _generator(key, stream=0):
-    """NumPy's generator on the same key; streams are 2^192 counters apart."""
-    return np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, stream]))
 
 
 def _signs(generator, size):
@@ -475,7 +450,7 @@ class SubSampling(_Distribution):
         """The first s different values of a sequence of uniform draws."""
         if self.s > n:
             raise ValueError(f"s={self.s} points cannot be chosen out of n={n}")
-        generator = _generator(key)
+        generator = make_generator(key)
         drawn = np.empty(0, np.int64)
         while True:
             drawn = np.concatenate([drawn, generator.integers(n, size=2 * self.s)])
@@ -493,7 +468,7 @@ class SubSampling(_Distribution):
                 f"minimum {q.min():g} and sum {q.sum():g}"
             )
         cumulated = np.cumsum(q)
-        u = _generator(key).random(self.s) * cumulated[-1]
+        u = make_generator(key).random(self.s) * cumulated[-1]
         chosen = np.searchsorted(cumulated, u, side="right")
         return chosen, 1 / np.sqrt(n * q[chosen])
 
@@ -519,8 +494,8 @@ class Accumulation(_Distribution):
         check_int(self.m, "m", minimum=1)
 
     def _draw(self, n, key):
-        chosen = _generator(key).integers(n, size=self.s * self.m)
-        signs = _signs(_generator(key, stream=1), self.s * self.m)
+        chosen = make_generator(key).integers(n, size=self.s * self.m)
+        signs = _signs(make_generator(key, stream=1), self.s * self.m)
         rows = np.repeat(np.arange(self.s), self.m)
         indices, weights = _csc_without_null_columns(signs, rows, chosen, (self.s, n))
         return Sketch((self.s, n), indices, weights, np.sqrt(n / (self.s * self.m)))
@@ -555,7 +530,7 @@ class ROS(_Distribution):
                 "'cosine' takes any n"
             )
         row_of = _hadamard_row if self.transform == "hadamard" else _cosine_row
-        signs = _signs(_generator(key, stream=1), n)
+        signs = _signs(make_generator(key, stream=1), n)
         weights = np.empty((self.s, n))
         for i, frequency in enumerate(SubSampling(self.s)._uniform(n, key)):
             weights[i] = row_of(frequency, n) * signs

@@ -1,4 +1,4 @@
-"""Losses on arrays: losses.h in chunks of points, by several threads.
+"""Losses on arrays: loss_loops.h in chunks of points, by several threads.
 
 Stage: residuals e of n points -> values, derivatives, proximal points; and the
 sums over points that a solver needs.
@@ -14,7 +14,7 @@ from cython.parallel cimport prange
 
 from _types cimport intp_t
 
-cdef extern from "losses.h" nogil:
+cdef extern from "loss_loops.h" nogil:
     ctypedef struct psk_loss:
         int logistic
         double epsilon

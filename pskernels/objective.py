@@ -1,0 +1,194 @@
+"""The problem that solvers see: a linear machine on features, and its dual.
+
+    P(w, b) = Σ_i ω_i ℓ(z_iᵀw + b, y_i) + (alpha/2)‖w‖²,    Σ_i ω_i = 1
+    D(ζ)    = -Σ_i ω_i ℓ_i*(ζ_i) - ‖Σ_i ω_i ζ_i z_i‖² / (2·alpha)
+
+D(ζ) ≤ P(w, b) for every ζ with finite conjugates and, where there is an
+intercept, with Σ_i ω_i ζ_i = 0.  So P - D at any such ζ bounds how far w is from
+the optimum.  With g = Σ_i ω_i ζ_i z_i the difference is
+
+    P - D = Σ_i ω_i (ℓ(u_i) + ℓ_i*(ζ_i) - u_i ζ_i) + ‖alpha·w + g‖² / (2·alpha),
+
+two sums of terms that are not negative: nothing cancels.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pskernels._products import Features
+from pskernels.losses import WeightedLoss
+
+# Σ ω ζ below this share of the largest |ζ| is rounding.
+BALANCED = 1e-13
+# Relative gaps are taken to the objective, or to this share of that of the best
+# constant model where it is larger: data that are interpolated leave an objective
+# that is lost in the rounding of the residuals.
+OBJECTIVE_FLOOR = 1e-9
+
+# A loss of this share of the radius that smoothing would give needs no smoothing.
+SMOOTH_ENOUGH = 4.0
+
+MAX_EVALUATIONS = 80
+
+
+class Certificate(NamedTuple):
+    """An objective, and bounds on its distance to the optimum."""
+
+    objective: float
+    gap: float  # P - D = excess + the part of the gradient
+    excess: float  # the part of the losses: 0 where ζ is a derivative of ℓ at u
+    gradient: np.ndarray  # alpha·w + g
+
+
+class Objective:
+    """P(w, b) on given features and targets, with what Newton's method needs.
+
+    Parameters
+    ----------
+    features : Features
+    points : WeightedLoss
+    alpha : float
+    fit_intercept : bool
+    """
+
+    def __init__(self, features: Features, points: WeightedLoss, alpha, fit_intercept):
+        self.features = features
+        self.points = points
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        null = 0.0
+        if fit_intercept:
+            null = points.loss.constant_minimiser(points.y, points.weight)
+        self.null_intercept = null
+        e = self.residuals(np.zeros(features.r), null)
+        self.null_objective = points.fenchel_young(e, np.zeros_like(e))[0]
+        self.residual_scale = points.weight @ np.abs(e) or 1.0
+        lipschitz = points.loss.lipschitz
+        if not np.isfinite(lipschitz):
+            lipschitz = self.residual_scale / points.loss.radius
+        self.zeta_scale = lipschitz
+        self.first_mu = self._first_mu()
+        self.shared = {}
+
+    def _first_mu(self):
+        """An envelope whose derivative climbs over the width of the residuals.
+
+        0 for a loss that is about as smooth by itself.
+        """
+        loss = self.points.loss
+        radius = self.residual_scale / (2 * self.zeta_scale)
+        if loss.logistic or radius < SMOOTH_ENOUGH * loss.radius:
+            return 0.0
+        return radius - loss.radius
+
+    def with_alpha(self, alpha):
+        """The same problem with another alpha; everything else is shared.
+
+        `shared` is where a solver keeps what serves every alpha.
+        """
+        other = object.__new__(Objective)
+        other.__dict__.update(self.__dict__, alpha=alpha)
+        return other
+
+    def residuals(self, coef, intercept, out=None):
+        """e of every point, in the frame of the loss."""
+        u = self.features.dot(coef, out)
+        u += intercept
+        return self.points.residuals(u)
+
+    def steps(self, coef_step, intercept_step, out):
+        """de, the change of the residuals."""
+        du = self.features.dot(coef_step, out)
+        du += intercept_step
+        if self.points.loss.classification:
+            du *= self.points.sign
+        return du
+
+    def balance(self, e, shift, mu):
+        """The change of the intercept that makes Σ ω ζ = 0, ζ = ℓ_mu'(e + mu·shift).
+
+        It also minimises the envelope over the intercept.
+        """
+        sign = self.points.sign
+        return find_root(
+            lambda t: self.points.slope(e, sign, shift, mu, t),
+            start=0.0,
+            width=max(mu * self.zeta_scale, 1e-3 * self.residual_scale),
+            tolerance=BALANCED * self.zeta_scale,
+        )
+
+    def certify(self, coef, e, zeta):
+        """Certificate of w with residuals e, from the derivatives ζ.
+
+        With an intercept, ζ is made feasible in place.
+        """
+        flow = self.points.signed_weight * zeta
+        if self.fit_intercept:
+            total = flow.sum()
+            if abs(total) > BALANCED * self.zeta_scale:
+                _shrink_to_balance(zeta, flow, total)
+        gradient = self.features.t_dot(flow)
+        gradient += self.alpha * coef
+        value, excess = self.points.fenchel_young(e, zeta)
+        objective = value + self.alpha / 2 * (coef @ coef)
+        gap = excess + (gradient @ gradient) / (2 * self.alpha)
+        return Certificate(objective, gap, excess, gradient)
+
+    def relative(self, gap, objective):
+        """gap / objective, and 0 for 0 / 0."""
+        if gap == 0:
+            return 0.0
+        return gap / max(objective, OBJECTIVE_FLOOR * self.null_objective)
+
+
+def _shrink_to_balance(zeta, flow, total):
+    """Make Σ flow = 0 by shrinking the ζ of the heavier side, both in place.
+
+    Every domain is an interval around 0, so that shrinking never leaves it.
+    """
+    heavy = (flow > 0) if total > 0 else (flow < 0)
+    factor = 1 - total / flow[heavy].sum()
+    zeta[heavy] *= factor
+    flow[heavy] *= factor
+
+
+def find_root(derivatives, start, width, tolerance):
+    """A t where a function that does not decrease is within tolerance of 0.
+
+    Newton's method inside a bracket, which is bisected whenever a step does not
+    halve the function; before there is one, steps grow, the first by `width`.
+
+    Parameters
+    ----------
+    derivatives : callable
+        t -> (function, its slope)
+    """
+    t, low, high = start, -np.inf, np.inf
+    previous = np.inf
+    for _ in range(MAX_EVALUATIONS):
+        value, slope = derivatives(t)
+        if abs(value) <= tolerance:
+            break
+        if value < 0:
+            low = t
+        else:
+            high = t
+        newton = t - value / slope if slope > 0 else np.nan
+        if np.isinf(low) or np.isinf(high):
+            reach = t - np.copysign(width, value)
+            # a Newton step may be longer, but only so much
+            if not abs(newton - t) <= 8 * width:
+                newton = (
+                    reach if np.isnan(newton) else t - 8 * np.copysign(width, value)
+                )
+            width *= 8
+            t = newton
+        elif low < newton < high and abs(value) <= previous / 2:
+            t = newton
+        else:
+            t = low + (high - low) / 2
+        previous = abs(value)
+        if not low < t < high:  # neighbouring numbers
+            break
+    return t

@@ -1,0 +1,108 @@
+"""Adam on mini-batches: the paper's stochastic subgradient method, compiled."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from pskernels import _adam
+from pskernels._random import make_generator, philox_key
+from pskernels._validation import check_int, check_option, check_positive
+from pskernels.solvers.base import certify_model
+
+# Multiplications of one native call: Ctrl-C is heard between calls.
+CALL_WORK = 2**25
+
+SCHEDULES = {
+    "constant": lambda epoch, n_epochs: 1.0,
+    "inverse_sqrt": lambda epoch, n_epochs: 1 / math.sqrt(1 + epoch),
+    "cosine": lambda epoch, n_epochs: (1 + math.cos(math.pi * epoch / n_epochs)) / 2,
+}
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Adam (Kingma and Ba, 2015), for every loss; for comparison.
+
+    Iterations are epochs.  The result is the best model at the end of an epoch,
+    with its certificate, which is rarely small.
+
+    Parameters
+    ----------
+    learning_rate : float
+        Length of a step, in the units of the coefficients: those of y, if the
+        features are of order 1.
+    batch_size : int
+    schedule : {"inverse_sqrt", "constant", "cosine"}
+        How the learning rate falls with the epochs; "cosine" to 0 at max_iter.
+    beta1, beta2, epsilon : float
+        Of the moving averages of gradients and their squares.
+    random_state : None, int, numpy Generator or numpy RandomState
+        Shuffles the points, anew for every epoch.
+    """
+
+    learning_rate: float = 0.05
+    batch_size: int = 1
+    schedule: str = "inverse_sqrt"
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    random_state: object = None
+
+    name = "adam"
+    default_max_iter = 25
+
+    def __post_init__(self):
+        check_positive(self.learning_rate, "learning_rate")
+        check_int(self.batch_size, "batch_size", minimum=1)
+        check_option(self.schedule, "schedule", SCHEDULES)
+        check_positive(self.epsilon, "epsilon")
+        for name in ("beta1", "beta2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
+
+    def check(self, loss):
+        pass
+
+    def run(self, objective, start, max_iter, progress):
+        points, r = objective.points, objective.features.r
+        rng = make_generator(philox_key(self.random_state))
+        state = np.zeros((4, r + 1))
+        state[0, :r] = start.coef
+        state[0, r] = start.intercept
+        weight = points.weight * len(points.weight)
+        done = certify_model(objective, state[0, :r], state[0, r], progress)
+        while not done and progress.n_iter < max_iter:
+            rate = SCHEDULES[self.schedule](progress.n_iter, max_iter)
+            self._epoch(objective, rng, weight, state, rate, progress.n_iter)
+            progress.n_iter += 1
+            done = certify_model(objective, state[0, :r], state[0, r], progress)
+
+    def _epoch(self, objective, rng, weight, state, rate, epoch):
+        Z, points = objective.features.Z, objective.points
+        n, r = Z.shape
+        order = rng.permutation(n)
+        options = (
+            objective.alpha,
+            self.learning_rate * rate,
+            self.beta1,
+            self.beta2,
+            self.epsilon,
+            objective.fit_intercept,
+        )
+        batches_a_call = max(1, CALL_WORK // (r * self.batch_size))
+        n_steps = epoch * -(-n // self.batch_size)
+        for begin in range(0, n, batches_a_call * self.batch_size):
+            rows = order[begin : begin + batches_a_call * self.batch_size]
+            _adam.adam_steps(
+                Z,
+                rows,
+                points.sign,
+                points.offset,
+                weight,
+                state,
+                points.loss.native,
+                options,
+                self.batch_size,
+                n_steps + begin // self.batch_size,
+            )

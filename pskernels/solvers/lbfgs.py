@@ -1,0 +1,82 @@
+"""L-BFGS by SciPy, for smooth losses: two passes over Z an iteration, no Hessian."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pskernels.losses import LOSSES
+from pskernels.solvers.base import certify_model
+
+
+@dataclass(frozen=True)
+class LBFGS:
+    """Limited-memory BFGS, for smooth losses and many features.
+
+    Parameters
+    ----------
+    memory : int
+        Pairs of steps and gradients that are kept.
+    """
+
+    memory: int = 20
+
+    name = "lbfgs"
+    default_max_iter = 2000
+
+    def check(self, loss):
+        if not loss.smooth:
+            smooth = ", ".join(name for name, make in LOSSES.items() if make().smooth)
+            raise ValueError(
+                f"solver 'lbfgs' needs a smooth loss ({smooth}), got {loss}; "
+                "'newton' takes every loss"
+            )
+
+    def run(self, objective, start, max_iter, progress):
+        from scipy.optimize import minimize
+
+        r = objective.features.r
+        points, alpha = objective.points, objective.alpha
+        zeta, curvature = np.empty(objective.features.n), np.empty(objective.features.n)
+
+        def value_and_gradient(x):
+            coef = np.ascontiguousarray(x[:r])
+            intercept = x[r] if objective.fit_intercept else 0.0
+            e = objective.residuals(coef, intercept)
+            points.smooth_derivatives(e, None, 0.0, zeta, curvature)
+            value = points.fenchel_young(e, zeta)[0] + alpha / 2 * (coef @ coef)
+            flow = points.signed_weight * zeta
+            gradient = objective.features.t_dot(flow) + alpha * coef
+            if objective.fit_intercept:
+                gradient = np.append(gradient, flow.sum())
+            return value, gradient
+
+        def record(x):
+            intercept = x[r] if objective.fit_intercept else 0.0
+            if certify_model(
+                objective, np.ascontiguousarray(x[:r]), intercept, progress
+            ):
+                raise StopIteration
+            progress.n_iter += 1
+
+        x = start.coef
+        if objective.fit_intercept:
+            x = np.append(x, start.intercept)
+        try:
+            record(x)
+            progress.n_iter = 0
+            minimize(
+                value_and_gradient,
+                x,
+                jac=True,
+                method="L-BFGS-B",
+                callback=record,
+                options={
+                    "maxiter": max_iter,
+                    "maxfun": 10 * max_iter,
+                    "maxcor": self.memory,
+                    "ftol": 0.0,
+                    "gtol": 0.0,
+                },
+            )
+        except StopIteration:
+            pass

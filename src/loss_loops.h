@@ -1,0 +1,113 @@
+/* Loops over points: the formulas of losses.h on arrays, and their sums. */
+#ifndef PSK_LOSS_LOOPS_H
+#define PSK_LOSS_LOOPS_H
+
+#include "losses.h"
+
+enum psk_function { PSK_VALUE, PSK_DERIVATIVE, PSK_SECOND, PSK_PROX, PSK_CONJUGATE };
+
+CLONES static void psk_evaluate(
+    const psk_loss *loss, int function, double mu, intptr_t n,
+    const double *e, double *out)
+{
+    const psk_loss l = *loss;
+    switch (function) {
+    case PSK_VALUE:
+        for (intptr_t i = 0; i < n; i++)
+            out[i] = loss_value(&l, e[i], mu);
+        break;
+    case PSK_DERIVATIVE:
+        for (intptr_t i = 0; i < n; i++)
+            out[i] = loss_derivative(&l, e[i], mu);
+        break;
+    case PSK_SECOND:
+        for (intptr_t i = 0; i < n; i++)
+            out[i] = loss_second(&l, e[i], mu);
+        break;
+    case PSK_PROX:
+        for (intptr_t i = 0; i < n; i++)
+            out[i] = loss_prox(&l, e[i], mu);
+        break;
+    default:
+        for (intptr_t i = 0; i < n; i++)
+            out[i] = loss_conjugate(&l, e[i]);
+    }
+}
+
+/* zeta = l'(e + mu shift) of the envelope, and weight * l''; returns how many
+ * l'' are not 0.  `shift` (the multipliers of the solver) may be NULL. */
+CLONES static intptr_t psk_smooth_derivatives(
+    const psk_loss *loss, double mu, intptr_t n, const double *e,
+    const double *shift, const double *weight, double *zeta, double *curvature)
+{
+    const psk_loss l = *loss;
+    intptr_t n_active = 0;
+    for (intptr_t i = 0; i < n; i++) {
+        double at = shift ? e[i] + mu * shift[i] : e[i];
+        zeta[i] = loss_derivative(&l, at, mu);
+        double second = loss_second(&l, at, mu);
+        curvature[i] = weight[i] * second;
+        n_active += curvature[i] != 0;
+    }
+    return n_active;
+}
+
+/* The first two derivatives in t of sum weight * l(e + t step + mu shift). */
+CLONES static void psk_slope(
+    const psk_loss *loss, double mu, double t, intptr_t n, const double *e,
+    const double *step, const double *shift, const double *weight, double *sums)
+{
+    const psk_loss l = *loss;
+    double first = 0, second = 0;
+    if (l.logistic) {
+        for (intptr_t i = 0; i < n; i++) {
+            double at = e[i] + t * step[i];
+            first += weight[i] * step[i] * logistic_derivative(at);
+            second += weight[i] * step[i] * step[i] * logistic_second(at);
+        }
+    } else {
+        const double steep = steepness(l.radius + mu);
+        SIMD_SUM(first, second)
+        for (intptr_t i = 0; i < n; i++) {
+            double at = e[i] + t * step[i] + (shift ? mu * shift[i] : 0);
+            double weighted = weight[i] * step[i];
+            first += weighted * ramp(&l, steep, at);
+            second += weighted * step[i] * ramp_slope(&l, steep, at);
+        }
+    }
+    sums[0] = first;
+    sums[1] = second;
+}
+
+/* sum weight * l(e), and what it exceeds its bound by: the Fenchel-Young sum
+ * of weight * (l(e) + l*(zeta) - e zeta), each term of which is not negative. */
+CLONES static void psk_fenchel_young(
+    const psk_loss *loss, intptr_t n, const double *e, const double *zeta,
+    const double *weight, double *sums)
+{
+    const psk_loss l = *loss;
+    double value = 0, excess = 0;
+    if (l.logistic) {
+        for (intptr_t i = 0; i < n; i++) {
+            double at = logistic_value(e[i]);
+            double above = at + logistic_conjugate(zeta[i]) - e[i] * zeta[i];
+            value += weight[i] * at;
+            excess += weight[i] * (above > 0 ? above : 0);
+        }
+    } else {
+        const double steep = steepness(l.radius);
+        SIMD_SUM(value, excess)
+        for (intptr_t i = 0; i < n; i++) {
+            double z = ramp(&l, steep, e[i]);
+            double at = z * e[i] - piecewise_conjugate(&l, l.radius, z);
+            double above =
+                at + piecewise_conjugate(&l, l.radius, zeta[i]) - e[i] * zeta[i];
+            value += weight[i] * at;
+            excess += weight[i] * (above > 0 ? above : 0);
+        }
+    }
+    sums[0] = value;
+    sums[1] = excess;
+}
+
+#endif
