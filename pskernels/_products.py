@@ -7,7 +7,7 @@ keep BLAS to one thread (`single_threaded_blas`): the threads here are ours.
 import numpy as np
 
 from pskernels import _linear
-from pskernels._threads import threads_for
+from pskernels._threads import ThreadChoice, threads_for
 
 # Sums over rows are kept for each group of rows.  How many groups there are must
 # not depend on the number of threads, or the last bits would.
@@ -36,8 +36,8 @@ class Features:
     def __init__(self, Z, n_threads):
         self.Z = Z
         self.n, self.r = Z.shape
-        self.n_threads = n_threads
-        self._pass_threads = threads_for(Z.size, PASS_GRAIN, n_threads)
+        self._passes = ThreadChoice(threads_for(Z.size, PASS_GRAIN, n_threads))
+        self._grams = ThreadChoice(n_threads)
         n_groups = min(MAX_GROUPS, -(-self.n // MIN_GROUP_ROWS))
         self._partial = np.empty((n_groups, self.r))
         n_tiles = -(-self.r // _linear.GRAM_TILE)
@@ -46,7 +46,7 @@ class Features:
     def dot(self, v, out=None):
         """Z @ v."""
         out = np.empty(self.n) if out is None else out
-        _linear.dot(self.Z, v, out, self._pass_threads)
+        self._passes.run(lambda k: _linear.dot(self.Z, v, out, k), self.n)
         return out
 
     def t_dot(self, x):
@@ -58,9 +58,11 @@ class Features:
         return self._t_dot(weight, v)
 
     def _t_dot(self, x, v):
-        self._partial[:] = 0
-        _linear.t_dot(self.Z, x, v, self._partial, self._pass_threads)
-        return self._partial.sum(axis=0)
+        partial = self._partial
+        partial[:] = 0
+        n_rows = np.count_nonzero(x)
+        self._passes.run(lambda k: _linear.t_dot(self.Z, x, v, partial, k), n_rows)
+        return partial.sum(axis=0)
 
     def gram(self, weight, rows=None):
         """Z.T @ (weight[:, None] * Z), the upper triangle; the rest is 0.
@@ -71,18 +73,18 @@ class Features:
         if rows is None:
             rows = np.flatnonzero(weight)
         sums = np.zeros((self._gram_groups, self.r, self.r))
-        n_threads = threads_for(len(rows) * self.r**2, GRAM_GRAIN, self.n_threads)
-        buffers = np.empty((n_threads, _linear.GRAM_BUFFER))
         step = max(_linear.GRAM_TILE, CALL_WORK // self.r**2)
+
+        def add(n_threads, some):
+            buffers = np.empty((n_threads, _linear.GRAM_BUFFER))
+            _linear.add_weighted_gram(self.Z, weight, some, sums, buffers, n_threads)
+
         for start in range(0, len(rows), step):
-            _linear.add_weighted_gram(
-                self.Z,
-                weight,
-                rows[start : start + step],
-                sums,
-                buffers,
-                n_threads,
-            )
+            some = rows[start : start + step]
+            if len(some) * self.r**2 < 2 * GRAM_GRAIN:
+                add(1, some)
+            else:
+                self._grams.run(lambda k, some=some: add(k, some), len(some))
         return sums.sum(axis=0)
 
 

@@ -3,6 +3,7 @@
 import math
 import os
 import threading
+import time
 from contextlib import contextmanager
 from functools import cache
 
@@ -10,6 +11,7 @@ from pskernels._build_info import COMPILER, OPENMP
 from pskernels._validation import check_int
 
 __all__ = [
+    "ThreadChoice",
     "COMPILER",
     "OPENMP",
     "available_cpus",
@@ -96,6 +98,55 @@ def threads_for(work, grain, n_threads):
     machine, that may be one that is not running at all, for milliseconds.
     """
     return int(max(1, min(n_threads, work // grain)))
+
+
+class ThreadChoice:
+    """One thread or all, whichever was faster of late, for calls that are short.
+
+    Threads meet at the end of a call.  Where other programs use the cores, one of
+    them may not be running, and a call of 0.1 ms waits for 10 ms or more.  What is
+    not in use is tried again after ever more calls.  For work whose results do not
+    depend on the number of threads.
+    """
+
+    FIRST_WAIT = 16
+    MUCH_SLOWER = 1.5
+
+    def __init__(self, n_threads):
+        self._used, self._other = n_threads, 1
+        self._rates = {}
+        self._wait = self.FIRST_WAIT
+        self._until_trial = 1
+
+    def run(self, call, work):
+        """call(n_threads), with an amount of work that its time is compared by."""
+        if self._used == self._other:
+            call(self._used)
+            return
+        trial = self._until_trial == 0
+        n_threads = self._other if trial else self._used
+        began = time.perf_counter()
+        call(n_threads)
+        self._rates[n_threads] = (time.perf_counter() - began) / max(work, 1)
+        if trial:
+            self._end_trial()
+        else:
+            self._until_trial -= 1
+            if self._rates[self._used] > self.MUCH_SLOWER * self._rates.get(
+                self._other, math.inf
+            ):
+                self._swap()
+
+    def _end_trial(self):
+        if self._rates[self._other] < self._rates[self._used]:
+            self._swap()
+        else:
+            self._wait *= 2
+            self._until_trial = self._wait
+
+    def _swap(self):
+        self._used, self._other = self._other, self._used
+        self._wait = self._until_trial = self.FIRST_WAIT
 
 
 class _BlasLimit:

@@ -186,7 +186,10 @@ class _PiecewiseLinear(Loss):
         order = np.argsort(points, kind="stable")
         slope = np.cumsum(rises[order]) + self._slope_at_minus_infinity(y, weight)
         tiny = 1e-14 * weight.sum()  # the sums are rounded
-        return points[order[np.argmax(slope >= -tiny)]]
+        first = np.argmax(slope >= -tiny)
+        last = min(np.argmax(slope > tiny), len(order) - 1) or len(order) - 1
+        # between the two the slope is 0
+        return (points[order[first]] + points[order[last]]) / 2
 
     def _breakpoints(self, y, weight):
         return y, weight * (self.upper - self.lower)

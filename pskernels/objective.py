@@ -19,7 +19,7 @@ import numpy as np
 from pskernels._products import Features
 from pskernels.losses import WeightedLoss
 
-# Σ ω ζ below this share of the largest |ζ| is rounding.
+# Σ ω ζ below this share of Σ ω |ζ| is rounding.
 BALANCED = 1e-13
 # Relative gaps are taken to the objective, or to this share of that of the best
 # constant model where it is larger: data that are interpolated leave an objective
@@ -60,14 +60,19 @@ class Objective:
         null = 0.0
         if fit_intercept:
             null = points.loss.constant_minimiser(points.y, points.weight)
+            if np.isinf(null):
+                raise ValueError(
+                    "y has one class only, for which the logistic loss has no "
+                    "minimiser; use fit_intercept=False or another loss"
+                )
         self.null_intercept = null
         e = self.residuals(np.zeros(features.r), null)
         self.null_objective = points.fenchel_young(e, np.zeros_like(e))[0]
         self.residual_scale = points.weight @ np.abs(e) or 1.0
-        lipschitz = points.loss.lipschitz
-        if not np.isfinite(lipschitz):
-            lipschitz = self.residual_scale / points.loss.radius
-        self.zeta_scale = lipschitz
+        self.zeta_scale = points.loss.lipschitz
+        if points.loss.radius > 0:
+            slope = self.residual_scale / points.loss.radius
+            self.zeta_scale = min(self.zeta_scale, slope)
         self.first_mu = self._first_mu()
         self.shared = {}
 
@@ -111,11 +116,12 @@ class Objective:
         It also minimises the envelope over the intercept.
         """
         sign = self.points.sign
+        tolerance = BALANCED * self.zeta_scale
         return find_root(
             lambda t: self.points.slope(e, sign, shift, mu, t),
             start=0.0,
             width=max(mu * self.zeta_scale, 1e-3 * self.residual_scale),
-            tolerance=BALANCED * self.zeta_scale,
+            accept=lambda t, value, slope: abs(value) <= tolerance,
         )
 
     def certify(self, coef, e, zeta):
@@ -125,9 +131,7 @@ class Objective:
         """
         flow = self.points.signed_weight * zeta
         if self.fit_intercept:
-            total = flow.sum()
-            if abs(total) > BALANCED * self.zeta_scale:
-                _shrink_to_balance(zeta, flow, total)
+            _shrink_to_balance(zeta, flow)
         gradient = self.features.t_dot(flow)
         gradient += self.alpha * coef
         value, excess = self.points.fenchel_young(e, zeta)
@@ -142,19 +146,22 @@ class Objective:
         return gap / max(objective, OBJECTIVE_FLOOR * self.null_objective)
 
 
-def _shrink_to_balance(zeta, flow, total):
+def _shrink_to_balance(zeta, flow):
     """Make Σ flow = 0 by shrinking the ζ of the heavier side, both in place.
 
     Every domain is an interval around 0, so that shrinking never leaves it.
     """
+    total = flow.sum()
+    if abs(total) <= BALANCED * np.abs(flow).sum():
+        return
     heavy = (flow > 0) if total > 0 else (flow < 0)
     factor = 1 - total / flow[heavy].sum()
     zeta[heavy] *= factor
     flow[heavy] *= factor
 
 
-def find_root(derivatives, start, width, tolerance):
-    """A t where a function that does not decrease is within tolerance of 0.
+def find_root(derivatives, start, width, accept):
+    """A t near the root of a function that does not decrease.
 
     Newton's method inside a bracket, which is bisected whenever a step does not
     halve the function; before there is one, steps grow, the first by `width`.
@@ -163,12 +170,14 @@ def find_root(derivatives, start, width, tolerance):
     ----------
     derivatives : callable
         t -> (function, its slope)
+    accept : callable
+        (t, function, slope) -> whether t is good enough
     """
     t, low, high = start, -np.inf, np.inf
     previous = np.inf
     for _ in range(MAX_EVALUATIONS):
         value, slope = derivatives(t)
-        if abs(value) <= tolerance:
+        if accept(t, value, slope):
             break
         if value < 0:
             low = t

@@ -232,7 +232,6 @@ def _run(
     with single_threaded_blas():
         points = WeightedLoss(loss, y, weight, n_threads)
         problem = Objective(features, points, alphas[0], bool(fit_intercept))
-        _check_bounded(problem)
         for k in np.argsort(alphas, kind="stable")[::-1]:
             objective = problem.with_alpha(alphas[k])
             begin = _where_to_start(objective, start)
@@ -269,14 +268,6 @@ def _check_features(Z):
     """Z as a C-contiguous array of float32 or float64."""
     Z = check_points(Z, "Z")
     return np.ascontiguousarray(Z, dtype=common_dtype(Z))
-
-
-def _check_bounded(objective):
-    if np.isinf(objective.null_intercept):
-        raise ValueError(
-            "y has one class only: the logistic loss has no minimiser with an "
-            "intercept; use fit_intercept=False or another loss"
-        )
 
 
 def _where_to_start(objective, start):

@@ -35,6 +35,11 @@ MAX_STAGE_STEPS = 50
 MU_FLOOR = 1e-13
 
 LINE_SEARCH = 0.01
+OVERSHOOT = 0.1
+
+# Rounding errors of residuals may reach this share of the gap to be certified.
+DRIFT = 1e-3
+EPS = float(np.finfo(np.float64).eps)
 
 # Rows of the subsample for each feature, and a first guess of the iterations.
 SUBSAMPLE = 4
@@ -94,6 +99,7 @@ class Newton:
                 if not state.next_stage():
                     break
                 stage_steps = 0
+            state.stop_drift(DRIFT * progress.tol * certificate.objective)
             progress.n_iter += 1
             stage_steps += 1
 
@@ -113,6 +119,7 @@ class _State:
         self.shift = None  # the multipliers ζ_k
         self.mu = start.mu
         self.smallest = MU_FLOOR * objective.first_mu
+        self.drift = 0.0  # bound on the rounding error of e
 
     def next_stage(self):
         """Halve the radius of the envelope; False if nothing is left to halve."""
@@ -151,13 +158,25 @@ class _State:
         initial = derivatives(0.0)[0]
         if not initial < 0:
             return False
-        t = find_root(
-            derivatives, start=1.0, width=1.0, tolerance=LINE_SEARCH * -initial
-        )
+
+        def accept(t, slope, curvature):
+            # A small positive slope may lie far behind the minimum, where nothing
+            # but the penalty bends.
+            near = slope <= 0 or slope <= OVERSHOOT * t * curvature
+            return near and abs(slope) <= LINE_SEARCH * -initial
+
+        t = find_root(derivatives, start=1.0, width=1.0, accept=accept)
         self.coef += t * coef_step
         self.intercept += t * intercept_step
         self.e += t * step
+        self.drift += EPS * abs(t) * max(step.max(), -step.min())
         return t != 0
+
+    def stop_drift(self, tolerance):
+        """Compute residuals anew if rounding of long steps may have added up."""
+        if self.objective.zeta_scale * self.drift > tolerance:
+            self.objective.residuals(self.coef, self.intercept, out=self.e)
+            self.drift = 0.0
 
 
 class _Direction:

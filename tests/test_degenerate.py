@@ -1,0 +1,227 @@
+"""Problems at the edge: certified, or refused with a clear message."""
+
+import numpy as np
+import pytest
+from test_solvers import LOSS_OBJECTS, check_certificate, each_intercept, each_loss
+
+import pskernels as psk
+
+
+def make(loss, rng, n=200, r=5, scale=1.0):
+    Z = rng.normal(size=(n, r))
+    y = scale * (Z.sum(axis=1) + rng.standard_t(2, size=n))
+    return Z, np.where(y > 0, 1.0, -1.0) if loss.classification else y
+
+
+def certified(Z, y, loss, alpha, fit_intercept=True, weight=None, **options):
+    result = psk.solve(
+        Z,
+        y,
+        loss=loss,
+        alpha=alpha,
+        fit_intercept=fit_intercept,
+        sample_weight=weight,
+        **options,
+    )
+    assert result.converged and result.dual_gap <= 1e-6
+    assert np.isfinite(result.coef).all() and np.isfinite(result.intercept)
+    check_certificate(result, Z, y, loss, weight, fit_intercept)
+    return result
+
+
+@each_loss
+@each_intercept
+def test_one_feature(loss, fit_intercept, rng):
+    Z, y = make(loss, rng, r=1)
+    for alpha in (1.0, 1e-8):
+        certified(Z, y, loss, alpha, fit_intercept)
+
+
+@each_loss
+@each_intercept
+def test_one_point(loss, fit_intercept, rng):
+    Z, y = make(loss, rng, n=1)
+    if isinstance(loss, psk.Logistic) and fit_intercept:
+        with pytest.raises(ValueError, match="y has one class only"):
+            psk.solve(Z, y, loss=loss, alpha=1e-3)
+        return
+    for alpha in (1.0, 1e-6):
+        result = certified(Z, y, loss, alpha, fit_intercept)
+        if fit_intercept:  # nothing is left for the features
+            assert result.objective == 0 and not result.coef.any()
+
+
+@each_loss
+@each_intercept
+def test_constant_targets(loss, fit_intercept, rng):
+    Z, _ = make(loss, rng)
+    y = np.ones(len(Z)) if loss.classification else np.full(len(Z), 3.7)
+    if isinstance(loss, psk.Logistic) and fit_intercept:
+        with pytest.raises(ValueError, match="y has one class only"):
+            psk.solve(Z, y, loss=loss, alpha=1e-3)
+        return
+    for alpha in (1.0, 1e-6):
+        result = certified(Z, y, loss, alpha, fit_intercept)
+        if fit_intercept:
+            assert result.objective <= 1e-25 and np.abs(result.coef).max() < 1e-12
+
+
+@each_loss
+def test_zero_targets(loss, rng):
+    if loss.classification:
+        pytest.skip("targets are +1 and -1")
+    Z, _ = make(loss, rng)
+    result = certified(Z, np.zeros(len(Z)), loss, 1e-3)
+    assert result.objective == 0 and result.dual_gap == 0
+
+
+@each_loss
+@each_intercept
+def test_duplicate_rows(loss, fit_intercept, rng):
+    Z, y = make(loss, rng, n=20)
+    Z, y = np.tile(Z, (30, 1)), np.tile(y, 30)
+    for alpha in (1e-2, 1e-6):
+        certified(Z, y, loss, alpha, fit_intercept)
+
+
+@each_loss
+@each_intercept
+@pytest.mark.parametrize("value", [0.0, 1.0, 1e4])
+def test_all_features_equal(loss, fit_intercept, value, rng):
+    _, y = make(loss, rng)
+    Z = np.full((len(y), 4), value)
+    for alpha in (1.0, 1e-6):
+        result = certified(Z, y, loss, alpha, fit_intercept)
+        np.testing.assert_allclose(result.coef, result.coef[0], rtol=1e-6, atol=1e-6)
+
+
+@each_loss
+@each_intercept
+@pytest.mark.parametrize("alpha", [1e-12, 1e-10, 1e6, 1e12])
+def test_alpha_tiny_or_huge(loss, fit_intercept, alpha, rng):
+    Z, y = make(loss, rng)
+    result = certified(Z, y, loss, alpha, fit_intercept)
+    if alpha > 1:
+        b = loss.constant_minimiser(y) if fit_intercept else 0.0
+        constant = loss.value(np.full(len(y), b), y).mean()
+        assert result.objective == pytest.approx(constant, rel=1e-4)
+        assert np.abs(result.coef).max() < 1e-4
+
+
+@each_loss
+@pytest.mark.parametrize("alpha", [1e-3, 1e-8])
+def test_more_features_than_points(loss, alpha, rng):
+    Z, y = make(loss, rng, n=30, r=50)
+    certified(Z, y, loss, alpha)
+
+
+@each_loss
+@each_intercept
+@pytest.mark.parametrize("scale", [1e8, 1e-8])
+def test_targets_of_any_scale(loss, fit_intercept, scale, rng):
+    if loss.classification:
+        pytest.skip("targets are +1 and -1")
+    Z, y = make(loss, rng, scale=scale)
+    for alpha in (1e-2, 1e-6):
+        certified(Z, y, loss, alpha, fit_intercept)
+
+
+@each_loss
+@pytest.mark.parametrize("scale", [1e6, 1e-6])
+def test_features_of_any_scale(loss, scale, rng):
+    Z, y = make(loss, rng)
+    certified(scale * Z, y, loss, 1e-2)
+
+
+def test_targets_far_from_zero(rng):
+    Z, y = make(psk.Absolute(), rng)
+    for loss in LOSS_OBJECTS[:6]:
+        near = certified(Z, y, loss, 1e-3, tol=1e-7)
+        far = psk.solve(Z, y + 1e8, loss=loss, alpha=1e-3)
+        assert far.converged
+        assert far.objective == pytest.approx(near.objective, rel=1e-5)
+        assert far.intercept - near.intercept == pytest.approx(1e8)
+
+
+@each_loss
+@each_intercept
+def test_weights_of_zero(loss, fit_intercept, rng):
+    Z, y = make(loss, rng)
+    weight = rng.uniform(size=len(y)) * (rng.uniform(size=len(y)) < 0.5)
+    result = certified(Z, y, loss, 1e-3, fit_intercept, weight)
+    kept = weight > 0
+    alone = psk.solve(
+        Z[kept],
+        y[kept],
+        loss=loss,
+        alpha=1e-3,
+        fit_intercept=fit_intercept,
+        sample_weight=weight[kept],
+    )
+    assert result.objective == pytest.approx(alone.objective, rel=2e-6)
+
+
+@each_loss
+def test_one_point_has_all_the_weight(loss, rng):
+    Z, y = make(loss, rng)
+    weight = np.zeros(len(y))
+    weight[3] = 5.0
+    if isinstance(loss, psk.Logistic):
+        with pytest.raises(ValueError, match="y has one class only"):
+            psk.solve(Z, y, loss=loss, alpha=1e-3, sample_weight=weight)
+        return
+    assert certified(Z, y, loss, 1e-3, weight=weight).objective == 0
+
+
+@each_loss
+def test_weights_of_very_different_size(loss, rng):
+    Z, y = make(loss, rng)
+    weight = 10.0 ** rng.uniform(-8, 8, size=len(y))
+    certified(Z, y, loss, 1e-3, weight=weight)
+
+
+@pytest.mark.parametrize("loss", LOSS_OBJECTS[6:], ids=str)
+@each_intercept
+@pytest.mark.parametrize("alpha", [1e-2, 1e-8])
+def test_separable_classes(loss, fit_intercept, alpha, rng):
+    y = rng.choice([-1.0, 1.0], size=300)
+    Z = rng.normal(size=(300, 4))
+    Z[:, 0] = y * rng.uniform(1, 2, size=300)
+    result = certified(Z, y, loss, alpha, fit_intercept)
+    assert (np.sign(Z @ result.coef + result.intercept) == y).all()
+
+
+@pytest.mark.parametrize("loss", LOSS_OBJECTS[6:], ids=str)
+def test_one_of_a_class(loss, rng):
+    Z, y = make(loss, rng)
+    y[:] = -1
+    y[5] = 1
+    for alpha in (1e-2, 1e-6):
+        certified(Z, y, loss, alpha)
+
+
+@pytest.mark.parametrize("tau", [1e-3, 1 - 1e-3, 1e-4])
+@each_intercept
+@pytest.mark.parametrize("alpha", [1e-2, 1e-6, 1e-8])
+def test_extreme_quantiles(tau, fit_intercept, alpha, rng):
+    Z, y = make(psk.Absolute(), rng, n=3000)
+    result = certified(Z, y, psk.Pinball(tau), alpha, fit_intercept)
+    if fit_intercept:  # the share of points below is tau, up to the r + 1 on it
+        below = (y < Z @ result.coef + result.intercept).sum()
+        assert abs(below - tau * len(y)) <= Z.shape[1] + 2
+
+
+@pytest.mark.parametrize("kappa", [1e-4, 1e4])
+@pytest.mark.parametrize("alpha", [1e-2, 1e-6])
+def test_huber_next_to_absolute_and_to_squared(kappa, alpha, rng):
+    Z, y = make(psk.Absolute(), rng, n=2000, r=20)
+    certified(Z, y, psk.Huber(kappa), alpha)
+
+
+@each_loss
+def test_gross_outliers(loss, rng):
+    Z, y = make(loss, rng, n=1000)
+    if not loss.classification:
+        y[:10] += 1e7
+    Z[10:20] *= 1e4
+    certified(Z, y, loss, 1e-4)
