@@ -36,6 +36,7 @@ from pskernels.losses import (
     Squared,
     SquaredHinge,
 )
+from pskernels.plots import plot_convergence
 from pskernels.sketches import (
     ROS,
     Accumulation,
@@ -91,6 +92,7 @@ __all__ = [
     "SubSampling",
     "kernel_matmul",
     "path",
+    "plot_convergence",
     "sketch_gram",
     "solve",
 ]

@@ -18,6 +18,7 @@ import numpy as np
 from pskernels._validation import check_option
 from pskernels.objective import find_root
 from pskernels.solvers.hessian import (
+    ActiveGram,
     add_penalty,
     conjugate_gradients,
     factorise,
@@ -187,6 +188,7 @@ class _Direction:
         self.hessian = hessian
         self.n_cg = CG_GUESS
         self._rank = None
+        self._active = ActiveGram(objective)
 
     def __call__(self, state, gradient):
         """(step of w, step of b).  The gradient in b is 0: b is balanced."""
@@ -196,7 +198,7 @@ class _Direction:
         if self._by_cg(state.n_active, objective.features.r):
             solution = self._conjugate_gradients(state.curvature, gradient)
         else:
-            H = add_penalty(objective, weighted_gram(objective, state.curvature))
+            H = add_penalty(objective, self._gram(state))
             solution = solve_factorised(factorise(H), gradient)
         if objective.fit_intercept:
             return -solution[:-1], -solution[-1]
@@ -209,6 +211,17 @@ class _Direction:
         direct = n_active * r / 2
         cg = SUBSAMPLE * r * r / 2 + self.n_cg * 2 * n_active * PASS_COST
         return cg < direct
+
+    def _gram(self, state):
+        """The Hessian without alpha."""
+        points = self.objective.points
+        if points.loss.logistic:
+            return weighted_gram(self.objective, state.curvature)
+        # the curvature is 1/radius, or 0: the radius is taken out, since stages
+        # change it at every point and the steps of a stage at none
+        gram = self._active(np.where(state.curvature > 0, points.weight, 0.0))
+        gram /= points.loss.radius + state.mu
+        return gram
 
     def _conjugate_gradients(self, h, gradient):
         """H⁻¹·gradient, preconditioned with the Hessian of a subsample."""
