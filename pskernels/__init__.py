@@ -15,6 +15,7 @@ except ImportError as error:
         "(`python -P` does not look into the current folder)"
     ) from error
 
+from pskernels.feature_map import FeatureMap, RandomFourierFeatures
 from pskernels.gram import SketchedGram, kernel_matmul, sketch_gram
 from pskernels.kernels import (
     RBF,
@@ -68,6 +69,7 @@ __all__ = [
     "CountSketch",
     "Direct",
     "EpsilonInsensitive",
+    "FeatureMap",
     "Gaussian",
     "Hinge",
     "Huber",
@@ -83,6 +85,7 @@ __all__ = [
     "Polynomial",
     "RBF",
     "ROS",
+    "RandomFourierFeatures",
     "Sketch",
     "SketchedGram",
     "Sobolev",

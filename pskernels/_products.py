@@ -1,13 +1,13 @@
 """Products with a matrix of features Z: all that solvers do with it.
 
-`Features` wraps the passes of src/_linear.pyx.  Callers of `gram` and of `matmul`
-keep BLAS to one thread (`single_threaded_blas`): the threads here are ours.
+`Features` wraps the passes of src/_linear.pyx.  Callers of `gram` keep
+BLAS to one thread (`single_threaded_blas`): the threads here are ours.
 """
 
 import numpy as np
 
 from pskernels import _linear
-from pskernels._threads import ThreadChoice, threads_for
+from pskernels._threads import ThreadChoice, single_threaded_blas, threads_for
 
 # Sums over rows are kept for each group of rows.  How many groups there are must
 # not depend on the number of threads, or the last bits would.
@@ -89,6 +89,15 @@ class Features:
 
 
 def matmul(A, B, out, n_threads):
-    """out = A @ B, rows of A shared among threads; one dtype, rows contiguous."""
-    _linear.matmul(A, B, out, n_threads)
+    """out = A @ B, rows of A shared among threads; A and B are C-contiguous."""
+    step = max(_linear.MATMUL_ROWS, CALL_WORK // B.size)
+    with single_threaded_blas():
+        for start in range(0, len(A), step):
+            rows = slice(start, start + step)
+            if out.strides[1] == out.itemsize:
+                _linear.matmul(A[rows], B, out[rows], n_threads)
+            else:
+                part = np.empty(out[rows].shape, out.dtype)
+                _linear.matmul(A[rows], B, part, n_threads)
+                out[rows] = part
     return out

@@ -140,7 +140,6 @@ def sketch_gram(
         kernel=kernel,
         center=center,
         dtype=dtype,
-        weights=sketch.weights,
         n_threads=n_threads,
         memory_limit=memory_limit,
     )
@@ -148,7 +147,10 @@ def sketch_gram(
     SK = SKSt = None
     if "SK" in parts:
         tiles = _engine.make_tiles(
-            landmarks=landmarks, points=_engine.Rows(X), **options
+            landmarks=landmarks,
+            points=_engine.Rows(X),
+            weights=sketch.weights,
+            **options,
         )
         SK = _engine.fill_product(out, tiles, sketch.scale, "S·K", verbose)
         if not kernel.centred:  # shift-invariant kernels are at most 1
@@ -164,10 +166,7 @@ def sketch_gram(
             )
             SKSt = sketch.scale / 2 * (product + product.T)
         else:
-            tiles = _engine.make_tiles(landmarks=landmarks, points=landmarks, **options)
-            SKSt = sketch.scale**2 * _engine.symmetric_product(
-                tiles, sketch.weights, memory_limit, verbose
-            )
+            SKSt = _sketch_landmarks(sketch, landmarks, verbose=verbose, **options)
         with np.errstate(over="ignore"):
             SKSt = SKSt.astype(dtype, copy=False)
         _warn_if_not_finite(SKSt, "S·K·Sᵀ")
@@ -244,19 +243,52 @@ def kernel_matmul(
         _prepare(kernel, X, "X", n_threads, memory_limit)
     if _count_not_finite(B):
         raise_not_finite(B.reshape(len(B), -1), "B")
-    tiles = _engine.make_tiles(
+    _fill_kernel_matmul(
+        out,
+        _engine.Rows(X),
+        _engine.Rows(X.T if precomputed else Y),
+        B,
         kernel=kernel,
         center=center,
-        dtype=dtype,
-        landmarks=_engine.Rows(X.T if precomputed else Y),
-        points=_engine.Rows(X),
-        weights=B.reshape(n_landmarks, -1).T,
         n_threads=n_threads,
         memory_limit=memory_limit,
+        verbose=verbose,
     )
-    _engine.fill_product(out.reshape(len(X), -1).T, tiles, 1.0, "K·B", verbose)
     _warn_if_not_finite(out, "K·B")
     return out
+
+
+# --------------------------------------------------------------------------
+# Products of arguments that are checked, for the feature map as well
+# --------------------------------------------------------------------------
+
+
+def _sketch_landmarks(sketch, landmarks, *, memory_limit, verbose, **options):
+    """S·K·Sᵀ in float64, from half of K(landmarks, landmarks)."""
+    tiles = _engine.make_tiles(
+        landmarks=landmarks,
+        points=landmarks,
+        weights=sketch.weights,
+        memory_limit=memory_limit,
+        **options,
+    )
+    # callers look at what overflowed
+    with np.errstate(over="ignore", invalid="ignore"):
+        return sketch.scale**2 * _engine.symmetric_product(
+            tiles, sketch.weights, memory_limit, verbose
+        )
+
+
+def _fill_kernel_matmul(out, points, landmarks, B, *, verbose, **options):
+    """out = K(points, landmarks) @ B, computed in the type of `out`."""
+    tiles = _engine.make_tiles(
+        landmarks=landmarks,
+        points=points,
+        weights=B.reshape(landmarks.n, -1).T,
+        dtype=out.dtype,
+        **options,
+    )
+    _engine.fill_product(out.reshape(points.n, -1).T, tiles, 1.0, "K·B", verbose)
 
 
 # --------------------------------------------------------------------------
@@ -281,14 +313,19 @@ def _get_sketch(n, s, p, kind, sketch, random_state):
         if s is None:
             raise TypeError("sketch_gram needs s, the rows of the sketch, or a sketch")
         return PSparsified(s, p, kind).draw(n, random_state)
+    if s is not None or p is not None or kind != "rademacher":
+        raise ValueError(
+            f"s={s}, p={p} and kind={kind!r} were given beside a sketch; it has its own"
+        )
+    return _draw_sketch(sketch, n, random_state)
+
+
+def _draw_sketch(sketch, n, random_state):
+    """The sketch of n points that a distribution draws, or a drawn one if it fits."""
     if not isinstance(sketch, (Sketch, _Distribution)):
         raise TypeError(
             "sketch must be a distribution such as PSparsified(s=100) or a drawn "
             f"Sketch, got {type(sketch).__name__}"
-        )
-    if s is not None or p is not None or kind != "rademacher":
-        raise ValueError(
-            f"s={s}, p={p} and kind={kind!r} were given beside a sketch; it has its own"
         )
     if isinstance(sketch, _Distribution):
         return sketch.draw(n, random_state)
@@ -332,7 +369,7 @@ def _count_not_finite(array):
     )
 
 
-def _warn_if_not_finite(product, name):
+def _warn_if_not_finite(product, name, stacklevel=3):
     n_bad = _count_not_finite(product)
     if n_bad:
         advice = "scale X" if product.dtype == np.float64 else "use float64"
@@ -340,5 +377,5 @@ def _warn_if_not_finite(product, name):
             f"{n_bad} of {product.size} values of {name} overflowed {product.dtype}; "
             f"{advice}",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=stacklevel,
         )

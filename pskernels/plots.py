@@ -45,14 +45,15 @@ def plot_convergence(results, *, x="seconds", ax=None):
 def _with_labels(results):
     if isinstance(results, SolveResult):
         results = [results]
-    if not isinstance(results, dict):
-        results = {
-            f"{number}: {result.solver}, alpha={result.alpha:g}": result
-            for number, result in enumerate(results)
-        }
-    if not results:
-        raise ValueError("results must have at least one SolveResult, got none")
-    for result in results.values():
+    named = isinstance(results, dict)
+    for result in results.values() if named else results:
         if not isinstance(result, SolveResult):
             raise TypeError(f"results must be SolveResult, got {type(result).__name__}")
-    return results
+    if len(results) == 0:
+        raise ValueError("results must have at least one SolveResult, got none")
+    if named:
+        return results
+    return {
+        f"{number}: {result.solver}, alpha={result.alpha:g}": result
+        for number, result in enumerate(results)
+    }

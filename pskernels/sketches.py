@@ -17,8 +17,6 @@ import scipy.sparse as sp
 
 from pskernels import _sketch
 from pskernels._random import make_generator, philox_key
-
-_generator = make_generator  # TEMP
 from pskernels._threads import resolve_n_threads
 from pskernels._validation import (
     check_int,

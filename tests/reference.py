@@ -47,6 +47,12 @@ def sobolev(X, Y, gamma):
     return (1 + np.minimum(X[:, None, :], Y[None, :, :])).prod(axis=2)
 
 
+def sketched_kernel(K_new, K, S, cut):
+    """K(X_new, X) Sᵀ (S K Sᵀ)† S K, without eigenvalues below cut · largest."""
+    inverse = np.linalg.pinv(S @ K @ S.T, rcond=cut, hermitian=True)
+    return K_new @ S.T @ inverse @ S @ K
+
+
 KERNELS = {
     function.__name__: function
     for function in (

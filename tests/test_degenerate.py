@@ -6,6 +6,11 @@ from test_solvers import LOSS_OBJECTS, check_certificate, each_intercept, each_l
 
 import pskernels as psk
 
+REGRESSION = [loss for loss in LOSS_OBJECTS if not loss.classification]
+CLASSIFICATION = [loss for loss in LOSS_OBJECTS if loss.classification]
+each_regression_loss = pytest.mark.parametrize("loss", REGRESSION, ids=str)
+each_classification_loss = pytest.mark.parametrize("loss", CLASSIFICATION, ids=str)
+
 
 def make(loss, rng, n=200, r=5, scale=1.0):
     Z = rng.normal(size=(n, r))
@@ -66,10 +71,8 @@ def test_constant_targets(loss, fit_intercept, rng):
             assert result.objective <= 1e-25 and np.abs(result.coef).max() < 1e-12
 
 
-@each_loss
+@each_regression_loss
 def test_zero_targets(loss, rng):
-    if loss.classification:
-        pytest.skip("targets are +1 and -1")
     Z, _ = make(loss, rng)
     result = certified(Z, np.zeros(len(Z)), loss, 1e-3)
     assert result.objective == 0 and result.dual_gap == 0
@@ -115,12 +118,10 @@ def test_more_features_than_points(loss, alpha, rng):
     certified(Z, y, loss, alpha)
 
 
-@each_loss
+@each_regression_loss
 @each_intercept
 @pytest.mark.parametrize("scale", [1e8, 1e-8])
 def test_targets_of_any_scale(loss, fit_intercept, scale, rng):
-    if loss.classification:
-        pytest.skip("targets are +1 and -1")
     Z, y = make(loss, rng, scale=scale)
     for alpha in (1e-2, 1e-6):
         certified(Z, y, loss, alpha, fit_intercept)
@@ -135,7 +136,7 @@ def test_features_of_any_scale(loss, scale, rng):
 
 def test_targets_far_from_zero(rng):
     Z, y = make(psk.Absolute(), rng)
-    for loss in LOSS_OBJECTS[:6]:
+    for loss in REGRESSION:
         near = certified(Z, y, loss, 1e-3, tol=1e-7)
         far = psk.solve(Z, y + 1e8, loss=loss, alpha=1e-3)
         assert far.converged
@@ -180,7 +181,7 @@ def test_weights_of_very_different_size(loss, rng):
     certified(Z, y, loss, 1e-3, weight=weight)
 
 
-@pytest.mark.parametrize("loss", LOSS_OBJECTS[6:], ids=str)
+@each_classification_loss
 @each_intercept
 @pytest.mark.parametrize("alpha", [1e-2, 1e-8])
 def test_separable_classes(loss, fit_intercept, alpha, rng):
@@ -191,7 +192,7 @@ def test_separable_classes(loss, fit_intercept, alpha, rng):
     assert (np.sign(Z @ result.coef + result.intercept) == y).all()
 
 
-@pytest.mark.parametrize("loss", LOSS_OBJECTS[6:], ids=str)
+@each_classification_loss
 def test_one_of_a_class(loss, rng):
     Z, y = make(loss, rng)
     y[:] = -1

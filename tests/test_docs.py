@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from pskernels import gram, sketches
+from pskernels import feature_map, gram, sketches, solvers
 
 README = Path(__file__).parent.parent / "README.md"
 
 
-@pytest.mark.parametrize("module", [gram, sketches])
+@pytest.mark.parametrize("module", [feature_map, gram, sketches, solvers])
 def test_docstring_examples(module):
     result = doctest.testmod(module)
     assert result.attempted > 0

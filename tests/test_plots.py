@@ -34,5 +34,6 @@ def test_plot_convergence_refuses(results, monkeypatch):
     with pytest.raises(ValueError, match="x must be one of 'seconds'"):
         psk.plot_convergence(results, x="time")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match="pip install pskernels\\[plot\\]"):
         psk.plot_convergence(results)

@@ -56,11 +56,12 @@ def test_gram_in_several_calls(monkeypatch, rng):
 
 
 @pytest.mark.parametrize("n, s, r", [(1, 1, 1), (256, 10, 7), (257, 100, 64)])
-def test_matmul(n, s, r, dtype, rng):
-    A = rng.normal(size=(n, 2 * s)).astype(dtype)[:, :s]  # rows with a gap
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_matmul(n, s, r, order, dtype, rng, monkeypatch):
+    A = rng.normal(size=(n, s)).astype(dtype)
     B = rng.normal(size=(s, r)).astype(dtype)
-    out = np.full((n, r), np.nan, dtype)
-    with single_threaded_blas():
-        for n_threads in (1, 3):
-            matmul(A, B, out, n_threads)
-            assert relative_error(out, A @ B) < TOLERANCE[dtype]
+    for n_threads, work in ((1, 2**32), (3, 2**32), (2, 1)):
+        monkeypatch.setattr("pskernels._products.CALL_WORK", work)
+        out = np.full((n, r), np.nan, dtype, order=order)
+        assert matmul(A, B, out, n_threads) is out
+        assert relative_error(out, A @ B) < TOLERANCE[dtype]
