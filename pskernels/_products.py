@@ -41,7 +41,7 @@ class Features:
         n_groups = min(MAX_GROUPS, -(-self.n // MIN_GROUP_ROWS))
         self._partial = np.empty((n_groups, self.r))
         n_tiles = -(-self.r // _linear.GRAM_TILE)
-        self._gram_groups = -(-GRAM_TASKS // (n_tiles * (n_tiles + 1) // 2))
+        self._gram_tasks = n_tiles * (n_tiles + 1) // 2
 
     def dot(self, v, out=None):
         """Z @ v."""
@@ -72,7 +72,8 @@ class Features:
         """
         if rows is None:
             rows = np.flatnonzero(weight)
-        sums = np.zeros((self._gram_groups, self.r, self.r))
+        n_groups = min(GRAM_TASKS // self._gram_tasks, len(rows) // MIN_GROUP_ROWS)
+        sums = np.zeros((max(1, n_groups), self.r, self.r))
         step = max(_linear.GRAM_TILE, CALL_WORK // self.r**2)
 
         def add(n_threads, some):
@@ -86,6 +87,46 @@ class Features:
             else:
                 self._grams.run(lambda k, some=some: add(k, some), len(some))
         return sums.sum(axis=0)
+
+
+class RunningSum:
+    """A sum over points, linear in their weights, which change at few of them.
+
+    What has changed is added, while that is less than half of the points; every so
+    often all of them are summed anew, so that rounding does not add up.
+
+    Parameters
+    ----------
+    compute : callable
+        weights of points -> the sum, a new array; points of weight 0 cost nothing.
+    """
+
+    MAX_CHANGED = 0.5
+    MAX_UPDATES = 16
+
+    def __init__(self, compute):
+        self._compute = compute
+        self._weight = None
+        self._n_updates = 0
+
+    def __call__(self, weight):
+        """The sum for these weights, which must not be changed afterwards."""
+        change = self._small_change(weight)
+        if change is None:
+            self._sum = self._compute(weight)
+            self._n_updates = 0
+        else:
+            self._sum += self._compute(change)
+            self._n_updates += 1
+        self._weight = weight
+        return self._sum.copy()
+
+    def _small_change(self, weight):
+        if self._weight is None or self._n_updates == self.MAX_UPDATES:
+            return None
+        change = weight - self._weight
+        limit = self.MAX_CHANGED * np.count_nonzero(weight)
+        return change if np.count_nonzero(change) <= limit else None
 
 
 def matmul(A, B, out, n_threads):

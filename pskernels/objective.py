@@ -124,15 +124,16 @@ class Objective:
             accept=lambda t, value, slope: abs(value) <= tolerance,
         )
 
-    def certify(self, coef, e, zeta):
+    def certify(self, coef, e, zeta, sum_flow=None):
         """Certificate of w with residuals e, from the derivatives ζ.
 
-        With an intercept, ζ is made feasible in place.
+        With an intercept, ζ is made feasible in place.  `sum_flow` computes
+        Σ_i ω_i ζ_i z_i from ω ζ, in place of a pass over Z.
         """
         flow = self.points.signed_weight * zeta
         if self.fit_intercept:
             _shrink_to_balance(zeta, flow)
-        gradient = self.features.t_dot(flow)
+        gradient = (sum_flow or self.features.t_dot)(flow)
         gradient += self.alpha * coef
         value, excess = self.points.fenchel_young(e, zeta)
         objective = value + self.alpha / 2 * (coef @ coef)

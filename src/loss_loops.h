@@ -42,12 +42,23 @@ CLONES static intptr_t psk_smooth_derivatives(
 {
     const psk_loss l = *loss;
     intptr_t n_active = 0;
-    for (intptr_t i = 0; i < n; i++) {
-        double at = shift ? e[i] + mu * shift[i] : e[i];
-        zeta[i] = loss_derivative(&l, at, mu);
-        double second = loss_second(&l, at, mu);
-        curvature[i] = weight[i] * second;
-        n_active += curvature[i] != 0;
+    if (l.logistic) {
+        for (intptr_t i = 0; i < n; i++) {
+            double at = shift ? e[i] + mu * shift[i] : e[i];
+            zeta[i] = loss_derivative(&l, at, mu);
+            curvature[i] = weight[i] * loss_second(&l, at, mu);
+            n_active += curvature[i] != 0;
+        }
+    } else {
+        const double radius = l.radius + mu, steep = steepness(radius);
+        const double curved = radius > 0; /* a step has no curvature */
+        SIMD_SUM(n_active)
+        for (intptr_t i = 0; i < n; i++) {
+            double at = e[i] + (shift ? mu * shift[i] : 0);
+            zeta[i] = ramp(&l, steep, at);
+            curvature[i] = curved * weight[i] * ramp_slope(&l, steep, at);
+            n_active += curvature[i] != 0;
+        }
     }
     return n_active;
 }

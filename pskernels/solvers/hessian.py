@@ -30,44 +30,12 @@ def weighted_gram(objective, h, rows=None):
     return bordered
 
 
-class ActiveGram:
-    """`weighted_gram` of weights that change at few points from call to call.
-
-    Rows whose weight has changed are added or taken away, which is cheaper than
-    summing all of them while they are less than half; every so often all are
-    summed, so that rounding does not add up.
-    """
-
-    UPDATE_SHARE = 0.5
-    MAX_UPDATES = 8
-
-    def __init__(self, objective):
-        self.objective = objective
-        self._weight = None
-        self._n_updates = 0
-
-    def __call__(self, weight):
-        """A copy of the sum for these weights."""
-        if self._weight is None or not self._update(weight):
-            self._gram = weighted_gram(self.objective, weight)
-            self._n_updates = 0
-        self._weight = weight
-        return self._gram.copy()
-
-    def _update(self, weight):
-        """Whether the sum could be updated."""
-        if self._n_updates >= self.MAX_UPDATES:
-            return False
-        change = weight - self._weight
-        n_changed = np.count_nonzero(change)
-        if n_changed > self.UPDATE_SHARE * np.count_nonzero(weight):
-            return False
-        for sign in (1, -1):
-            part = np.maximum(sign * change, 0.0)
-            if part.any():
-                self._gram += sign * weighted_gram(self.objective, part)
-        self._n_updates += 1
-        return True
+def signed_gram(objective, weight):
+    """`weighted_gram` of weights of any sign."""
+    gram = weighted_gram(objective, np.maximum(weight, 0.0))
+    if weight.min() < 0:
+        gram -= weighted_gram(objective, np.maximum(-weight, 0.0))
+    return gram
 
 
 def add_penalty(objective, gram):

@@ -15,14 +15,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pskernels._products import RunningSum
 from pskernels._validation import check_option
 from pskernels.objective import find_root
 from pskernels.solvers.hessian import (
-    ActiveGram,
     add_penalty,
     conjugate_gradients,
     factorise,
     hessian_product,
+    signed_gram,
     solve_factorised,
     weighted_gram,
 )
@@ -96,7 +97,8 @@ class Newton:
                     break
                 stage_steps = 0
                 continue
-            if not state.move(*direction(state, certificate.gradient)):
+            gradient = certificate.gradient
+            if not state.move(gradient, *direction(state, gradient)):
                 if not state.next_stage():
                     break
                 stage_steps = 0
@@ -121,6 +123,7 @@ class _State:
         self.mu = start.mu
         self.smallest = MU_FLOOR * objective.first_mu
         self.drift = 0.0  # bound on the rounding error of e
+        self.sum_flow = RunningSum(objective.features.t_dot)
 
     def next_stage(self):
         """Halve the radius of the envelope; False if nothing is left to halve."""
@@ -143,11 +146,14 @@ class _State:
         self.n_active = self.points.smooth_derivatives(
             self.e, self.shift, self.mu, self.zeta, self.curvature
         )
-        return self.objective.certify(self.coef, self.e, self.zeta)
+        return self.objective.certify(self.coef, self.e, self.zeta, self.sum_flow)
 
-    def move(self, coef_step, intercept_step):
+    def move(self, gradient, coef_step, intercept_step):
         """Search along a step; False if it goes nowhere."""
         alpha = self.objective.alpha
+        initial = gradient @ coef_step  # that in b is 0
+        if not initial < 0:
+            return False
         step = self.objective.steps(coef_step, intercept_step, self.step)
         linear = alpha * (self.coef @ coef_step)
         quadratic = alpha * (coef_step @ coef_step)
@@ -155,10 +161,6 @@ class _State:
         def derivatives(t):
             slope, curvature = self.points.slope(self.e, step, self.shift, self.mu, t)
             return slope + linear + t * quadratic, curvature + quadratic
-
-        initial = derivatives(0.0)[0]
-        if not initial < 0:
-            return False
 
         def accept(t, slope, curvature):
             # A small positive slope may lie far behind the minimum, where nothing
@@ -188,7 +190,7 @@ class _Direction:
         self.hessian = hessian
         self.n_cg = CG_GUESS
         self._rank = None
-        self._active = ActiveGram(objective)
+        self._active = RunningSum(lambda weight: signed_gram(objective, weight))
 
     def __call__(self, state, gradient):
         """(step of w, step of b).  The gradient in b is 0: b is balanced."""
