@@ -39,22 +39,29 @@ class Features:
         self._passes = ThreadChoice(threads_for(Z.size, PASS_GRAIN, n_threads))
         self._grams = ThreadChoice(n_threads)
         n_groups = min(MAX_GROUPS, -(-self.n // MIN_GROUP_ROWS))
-        self._partial = np.empty((n_groups, self.r))
+        self._partial = np.empty((n_groups, self.r + 1))
         n_tiles = -(-self.r // _linear.GRAM_TILE)
         self._gram_tasks = n_tiles * (n_tiles + 1) // 2
 
     def dot(self, v, out=None):
         """Z @ v."""
         out = np.empty(self.n) if out is None else out
+        if not v.any():
+            out[:] = 0
+            return out
         self._passes.run(lambda k: _linear.dot(self.Z, v, out, k), self.n)
         return out
 
     def t_dot(self, x):
         """Z.T @ x; rows whose x is 0 are not read."""
+        return self._t_dot(x, None)[:-1]
+
+    def bordered_t_dot(self, x):
+        """[Z 1].T @ x."""
         return self._t_dot(x, None)
 
-    def gram_dot(self, weight, v):
-        """Z.T @ (weight * (Z @ v)), in one pass over the rows of positive weight."""
+    def bordered_gram_dot(self, weight, v):
+        """[Z 1].T @ (weight * ([Z 1] @ v)), in one pass over rows of some weight."""
         return self._t_dot(weight, v)
 
     def _t_dot(self, x, v):

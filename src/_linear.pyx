@@ -65,11 +65,11 @@ def dot(
 def t_dot(
     const real_t[:, ::1] Z,       # IN  (n, r)
     const double[::1] x,          # IN  (n,), rows whose x is 0 are not read
-    const double[::1] v,          # IN  (r,) or None
-    double[:, ::1] partial,       # OUT (n_groups, r), zeros
+    const double[::1] v,          # IN  (r + 1,) or None
+    double[:, ::1] partial,       # OUT (n_groups, r + 1), zeros
     int n_threads,
 ):
-    """Σ over groups of partial := Zᵀ·x, or Zᵀ·(x ∘ Z·v) in one pass over Z."""
+    """Σ over groups of partial := [Z 1]ᵀ·x, or [Z 1]ᵀ·(x ∘ [Z 1]·v), in one pass."""
     cdef:
         intp_t n = Z.shape[0]
         intp_t r = Z.shape[1]

@@ -61,13 +61,14 @@ CLONES static void psk_dot_##REAL(                                             \
     }                                                                          \
 }                                                                              \
                                                                                \
-/* out += Z^T diag(x) (Z v), or Z^T x where v is NULL.  Rows whose x is 0 are  \
- * not read. */                                                                \
+/* out[:r] += Z^T f and out[r] += sum f, where f = x * (Z v[:r] + v[r]), or    \
+ * f = x if v is NULL.  Rows whose x is 0 are not read. */                     \
 CLONES static void psk_t_dot_##REAL(                                           \
     intptr_t n, intptr_t r, const REAL *Z, const double *x, const double *v,   \
     double *out)                                                               \
 {                                                                              \
     intptr_t i = 0;                                                            \
+    double total = 0;                                                          \
     while (i < n) {                                                            \
         const REAL *rows[ROWS];                                                \
         double factors[ROWS], sums[ROWS];                                      \
@@ -86,10 +87,12 @@ CLONES static void psk_t_dot_##REAL(                                           \
         if (v) {                                                               \
             dot_block_##REAL(r, rows, v, sums);                                \
             for (int k = 0; k < ROWS; k++)                                     \
-                factors[k] *= sums[k];                                         \
+                factors[k] *= sums[k] + v[r];                                  \
         }                                                                      \
         add_block_##REAL(r, rows, factors, out);                               \
+        total += (factors[0] + factors[1]) + (factors[2] + factors[3]);        \
     }                                                                          \
+    out[r] += total;                                                           \
 }                                                                              \
                                                                                \
 /* out[k, :] = sqrt(weight of the row) * Z[row, start:end] for listed rows */  \

@@ -12,14 +12,16 @@ from pskernels._threads import single_threaded_blas
 @pytest.mark.parametrize("n, r", [(1, 1), (3, 5), (255, 17), (1000, 100), (2049, 257)])
 def test_products(n, r, dtype, rng):
     Z = rng.normal(size=(n, r)).astype(dtype)
-    v, x = rng.normal(size=r), rng.normal(size=n)
+    v, x = rng.normal(size=r + 1), rng.normal(size=n)
     weight = rng.uniform(size=n) * (rng.uniform(size=n) < 0.3)
     weight[0] = 0.5
     exact = Z.astype(np.float64)
+    bordered = np.column_stack([exact, np.ones(n)])
     expected = (
-        exact @ v,
+        exact @ v[:r],
         exact.T @ x,
-        exact.T @ (weight * (exact @ v)),
+        bordered.T @ x,
+        bordered.T @ (weight * (bordered @ v)),
         np.triu(exact.T @ (weight[:, None] * exact)),
     )
     results = []
@@ -27,7 +29,15 @@ def test_products(n, r, dtype, rng):
         for n_threads in (1, 2, 5):
             F = Features(Z, n_threads)
             upper = np.triu(F.gram(weight))
-            results.append((F.dot(v), F.t_dot(x), F.gram_dot(weight, v), upper))
+            results.append(
+                (
+                    F.dot(v[:r]),
+                    F.t_dot(x),
+                    F.bordered_t_dot(x),
+                    F.bordered_gram_dot(weight, v),
+                    upper,
+                )
+            )
     for result in results:
         for one, first, correct in zip(result, results[0], expected, strict=True):
             np.testing.assert_array_equal(one, first)

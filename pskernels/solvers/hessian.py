@@ -25,8 +25,7 @@ def weighted_gram(objective, h, rows=None):
         h = chosen
     bordered = np.zeros((features.r + 1, features.r + 1))
     bordered[:-1, :-1] = gram
-    bordered[:-1, -1] = features.t_dot(h)
-    bordered[-1, -1] = h.sum()
+    bordered[:, -1] = features.bordered_t_dot(h)
     return bordered
 
 
@@ -77,14 +76,14 @@ def solve_factorised(factor, b):
 def hessian_product(objective, h):
     """A function of v that gives H·v, in one pass over the rows of positive h."""
     features, alpha = objective.features, objective.alpha
-    if not objective.fit_intercept:
-        return lambda v: features.gram_dot(h, v) + alpha * v
-    border, total = features.t_dot(h), h.sum()
+    r = features.r
 
     def product(v):
-        w, b = np.ascontiguousarray(v[:-1]), v[-1]
-        top = features.gram_dot(h, w) + b * border + alpha * w
-        return np.append(top, border @ w + b * total)
+        if len(v) == r:  # no intercept
+            return features.bordered_gram_dot(h, np.append(v, 0.0))[:r] + alpha * v
+        out = features.bordered_gram_dot(h, v)
+        out[:r] += alpha * v[:r]
+        return out
 
     return product
 

@@ -44,7 +44,7 @@ DRIFT = 1e-3
 EPS = float(np.finfo(np.float64).eps)
 
 # Rows of the subsample for each feature, and a first guess of the iterations.
-SUBSAMPLE = 4
+SUBSAMPLE = 2
 CG_GUESS = 12
 # A multiplication in a pass over Z waits for memory; in a Gram matrix it does not.
 # Measured at n = 100,000, r = 1,000 (bench/solvers.py).
