@@ -34,33 +34,68 @@ CLONES static void psk_evaluate(
     }
 }
 
+/* Where the loss is taken: e + mu shift, and `shift` (the multipliers of the
+ * solver) may be NULL.  Loops test for that outside, or they stay scalar. */
+#define AT(i) (shifted ? e[i] + mu * shift[i] : e[i])
+
+INLINE intptr_t smooth_derivatives(
+    const int shifted, const psk_loss l, double mu, intptr_t n, const double *e,
+    const double *shift, const double *weight, double *zeta, double *curvature)
+{
+    const double radius = l.radius + mu, steep = steepness(radius);
+    const double curved = radius > 0; /* a step has no curvature */
+    intptr_t n_active = 0;
+    if (l.logistic) {
+        for (intptr_t i = 0; i < n; i++) {
+            zeta[i] = loss_derivative(&l, AT(i), mu);
+            curvature[i] = weight[i] * loss_second(&l, AT(i), mu);
+            n_active += curvature[i] != 0;
+        }
+        return n_active;
+    }
+    SIMD_SUM(n_active)
+    for (intptr_t i = 0; i < n; i++) {
+        zeta[i] = ramp(&l, steep, AT(i));
+        curvature[i] = curved * weight[i] * ramp_slope(&l, steep, AT(i));
+        n_active += curvature[i] != 0;
+    }
+    return n_active;
+}
+
 /* zeta = l'(e + mu shift) of the envelope, and weight * l''; returns how many
- * l'' are not 0.  `shift` (the multipliers of the solver) may be NULL. */
+ * l'' are not 0. */
 CLONES static intptr_t psk_smooth_derivatives(
     const psk_loss *loss, double mu, intptr_t n, const double *e,
     const double *shift, const double *weight, double *zeta, double *curvature)
 {
-    const psk_loss l = *loss;
-    intptr_t n_active = 0;
+    if (shift)
+        return smooth_derivatives(1, *loss, mu, n, e, shift, weight, zeta, curvature);
+    return smooth_derivatives(0, *loss, mu, n, e, shift, weight, zeta, curvature);
+}
+
+INLINE void slope_sums(
+    const int shifted, const psk_loss l, double mu, double t, intptr_t n,
+    const double *e, const double *step, const double *shift, const double *weight,
+    double *sums)
+{
+    const double steep = steepness(l.radius + mu);
+    double first = 0, second = 0;
     if (l.logistic) {
         for (intptr_t i = 0; i < n; i++) {
-            double at = shift ? e[i] + mu * shift[i] : e[i];
-            zeta[i] = loss_derivative(&l, at, mu);
-            curvature[i] = weight[i] * loss_second(&l, at, mu);
-            n_active += curvature[i] != 0;
+            double at = AT(i) + t * step[i];
+            first += weight[i] * step[i] * loss_derivative(&l, at, mu);
+            second += weight[i] * step[i] * step[i] * loss_second(&l, at, mu);
         }
     } else {
-        const double radius = l.radius + mu, steep = steepness(radius);
-        const double curved = radius > 0; /* a step has no curvature */
-        SIMD_SUM(n_active)
+        SIMD_SUM(first, second)
         for (intptr_t i = 0; i < n; i++) {
-            double at = e[i] + (shift ? mu * shift[i] : 0);
-            zeta[i] = ramp(&l, steep, at);
-            curvature[i] = curved * weight[i] * ramp_slope(&l, steep, at);
-            n_active += curvature[i] != 0;
+            double at = AT(i) + t * step[i], weighted = weight[i] * step[i];
+            first += weighted * ramp(&l, steep, at);
+            second += weighted * step[i] * ramp_slope(&l, steep, at);
         }
     }
-    return n_active;
+    sums[0] = first;
+    sums[1] = second;
 }
 
 /* The first two derivatives in t of sum weight * l(e + t step + mu shift). */
@@ -68,26 +103,10 @@ CLONES static void psk_slope(
     const psk_loss *loss, double mu, double t, intptr_t n, const double *e,
     const double *step, const double *shift, const double *weight, double *sums)
 {
-    const psk_loss l = *loss;
-    double first = 0, second = 0;
-    if (l.logistic) {
-        for (intptr_t i = 0; i < n; i++) {
-            double at = e[i] + t * step[i];
-            first += weight[i] * step[i] * logistic_derivative(at);
-            second += weight[i] * step[i] * step[i] * logistic_second(at);
-        }
-    } else {
-        const double steep = steepness(l.radius + mu);
-        SIMD_SUM(first, second)
-        for (intptr_t i = 0; i < n; i++) {
-            double at = e[i] + t * step[i] + (shift ? mu * shift[i] : 0);
-            double weighted = weight[i] * step[i];
-            first += weighted * ramp(&l, steep, at);
-            second += weighted * step[i] * ramp_slope(&l, steep, at);
-        }
-    }
-    sums[0] = first;
-    sums[1] = second;
+    if (shift)
+        slope_sums(1, *loss, mu, t, n, e, step, shift, weight, sums);
+    else
+        slope_sums(0, *loss, mu, t, n, e, step, shift, weight, sums);
 }
 
 /* sum weight * l(e), and what it exceeds its bound by: the Fenchel-Young sum

@@ -49,3 +49,36 @@ METHODS = {
     "pskernels, 1 thread": ours_one_thread,
     "scipy.sparse @ rbf_kernel": scipy_sparse,
 }
+
+
+def toy(n, random_state=42):
+    """The paper's toy data: (X, y) for training, (X, y) for testing.
+
+    d = 10 uniform features, √n rows replaced by a far cluster whose targets are
+    several hundred; the test set is drawn first.
+    """
+    rng = np.random.RandomState(random_state)
+
+    def draw():
+        X = rng.uniform(size=(n, 10))
+        outliers = rng.choice(n, int(np.sqrt(n)), replace=False)
+        X[outliers] = rng.normal(1.5, 0.25, size=(len(outliers), 10))
+        f = (
+            0.1 * np.exp(4 * X[:, 0])
+            + 4 / (1 + np.exp(-20 * (X[:, 1] - 0.5)))
+            + X[:, 2:5] @ [3, 2, 1]
+        )
+        return X, f + rng.normal(size=n)
+
+    test = draw()
+    return draw(), test
+
+
+TOY_GAMMA = 0.1
+
+
+def toy_features(X, s=S, sketch=None):
+    sketch = psk.PSparsified(s) if sketch is None else sketch
+    return psk.FeatureMap(gamma=TOY_GAMMA, sketch=sketch, random_state=0).fit_transform(
+        X
+    )

@@ -36,7 +36,7 @@ MAX_STAGE_STEPS = 50
 # Below this share of its first value, mu is lost in rounding.
 MU_FLOOR = 1e-13
 
-LINE_SEARCH = 0.01
+LINE_SEARCH = 0.1
 OVERSHOOT = 0.1
 
 # Rounding errors of residuals may reach this share of the gap to be certified.
