@@ -1,4 +1,4 @@
-"""``python -m pskernels info`` and ``python -m pskernels bench``."""
+"""``python -m pskernels demo``, ``info`` and ``bench``."""
 
 import argparse
 import platform
@@ -7,7 +7,7 @@ import numpy
 import scipy
 
 import pskernels
-from pskernels import _bench, _engine, _threads
+from pskernels import _bench, _demo, _engine, _threads
 
 
 def print_info():
@@ -41,13 +41,21 @@ def main(arguments=None):
     bench = commands.add_parser(
         "bench", help="sketches of a Gram matrix: time, peak memory and error"
     )
-    bench.add_argument("--n", type=int, default=10_000, help="points (10,000)")
+    demo = commands.add_parser(
+        "demo", help="machines for several losses: time, certificate and test score"
+    )
+    for command in (bench, demo):
+        command.add_argument("--n", type=int, default=10_000, help="points (10,000)")
+        command.add_argument(
+            "--s", type=int, default=100, help="rows of the sketch (100)"
+        )
+        command.add_argument("--threads", type=int, help="all by default")
     bench.add_argument("--d", type=int, default=10, help="features (10)")
-    bench.add_argument("--s", type=int, default=100, help="rows of the sketch (100)")
-    bench.add_argument("--threads", type=int, help="all by default")
     options = parser.parse_args(arguments)
     if options.command == "info":
         print_info()
+    elif options.command == "demo":
+        _demo.run(options.n, options.s, options.threads)
     else:
         _bench.run(options.n, options.d, options.s, options.threads)
 

@@ -128,6 +128,11 @@ class RunningSum:
         self._weight = weight
         return self._sum.copy()
 
+    def n_to_add(self, weight):
+        """How many points a call with these weights would sum."""
+        change = self._small_change(weight)
+        return np.count_nonzero(weight if change is None else change)
+
     def _small_change(self, weight):
         if self._weight is None or self._n_updates == self.MAX_UPDATES:
             return None

@@ -12,6 +12,7 @@ the optimum.  With g = Σ_i ω_i ζ_i z_i the difference is
 two sums of terms that are not negative: nothing cancels.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +27,8 @@ BALANCED = 1e-13
 # that is lost in the rounding of the residuals.
 OBJECTIVE_FLOOR = 1e-9
 
-# A loss of this share of the radius that smoothing would give needs no smoothing.
+# A loss is smooth enough by itself if an envelope would not make its radius this
+# many times larger.
 SMOOTH_ENOUGH = 4.0
 
 MAX_EVALUATIONS = 80
@@ -77,10 +79,7 @@ class Objective:
         self.shared = {}
 
     def _first_mu(self):
-        """An envelope whose derivative climbs over the width of the residuals.
-
-        0 for a loss that is about as smooth by itself.
-        """
+        """The envelope whose derivative climbs over the width of the residuals."""
         loss = self.points.loss
         radius = self.residual_scale / (2 * self.zeta_scale)
         if loss.logistic or radius < SMOOTH_ENOUGH * loss.radius:
@@ -161,39 +160,35 @@ def _shrink_to_balance(zeta, flow):
     flow[heavy] *= factor
 
 
-def find_root(derivatives, start, width, accept):
+def find_root(derivatives, start, width, accept, low=-math.inf):
     """A t near the root of a function that does not decrease.
 
-    Newton's method inside a bracket, which is bisected whenever a step does not
-    halve the function; before there is one, steps grow, the first by `width`.
+    Newton's method inside a bracket, which is bisected whenever a step did not
+    halve the function.  Before there is a bracket, steps grow.
 
     Parameters
     ----------
     derivatives : callable
         t -> (function, its slope)
+    start, width : float
+        The first t, and how far to go from there if the slope does not say.
     accept : callable
         (t, function, slope) -> whether t is good enough
+    low : float
+        Where the function is known to be negative.
     """
-    t, low, high = start, -np.inf, np.inf
-    previous = np.inf
+    t, high = start, math.inf
+    previous = math.inf
     for _ in range(MAX_EVALUATIONS):
         value, slope = derivatives(t)
         if accept(t, value, slope):
             break
-        if value < 0:
-            low = t
-        else:
-            high = t
-        newton = t - value / slope if slope > 0 else np.nan
-        if np.isinf(low) or np.isinf(high):
-            reach = t - np.copysign(width, value)
-            # a Newton step may be longer, but only so much
-            if not abs(newton - t) <= 8 * width:
-                newton = (
-                    reach if np.isnan(newton) else t - 8 * np.copysign(width, value)
-                )
+        low, high = (t, high) if value < 0 else (low, t)
+        newton = t - value / slope if slope > 0 else math.nan
+        if math.isinf(low) or math.isinf(high):
+            length = width if slope <= 0 else min(abs(newton - t), 8 * width)
+            t -= math.copysign(length, value)
             width *= 8
-            t = newton
         elif low < newton < high and abs(value) <= previous / 2:
             t = newton
         else:

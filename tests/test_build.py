@@ -1,6 +1,7 @@
 """What the build must not lose in silence."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -72,3 +73,11 @@ def test_bench_prints_a_row_for_each_sketch(capsys):
     printed = capsys.readouterr().out
     for name in ("p-SR", "p-SG", "Nyström", "Accumulation", "CountSketch", "K formed"):
         assert name in printed
+
+
+def test_demo_certifies_every_loss(capsys):
+    __main__.main(["demo", "--n", "2000", "--s", "30"])
+    rows = capsys.readouterr().out.splitlines()[3:]
+    assert len(rows) == 8
+    gaps = [re.search(r"(\S+)   [\dm]", row)[1] for row in rows]
+    assert all(float(gap) <= 1e-6 for gap in gaps)

@@ -81,3 +81,11 @@ def test_memory_limit_holds_for_sketches(parts, kernel, rng):
 def test_drawing_costs_its_non_zeros():
     with peak_below(2 * MB):  # S has 2e9 entries, 4e3 of them not zero
         psk.PSparsified(200).draw(10_000_000, random_state=0)
+
+
+@pytest.mark.parametrize("loss", ["pinball", "logistic", "squared"])
+def test_solving_takes_a_few_vectors_beside_the_features(loss, rng):
+    Z = rng.normal(size=(50_000, 100))  # 40 MB
+    y = np.sign(Z[:, 0] + rng.normal(size=50_000))
+    with peak_below(Z.nbytes / 3):
+        assert psk.solve(Z, y, loss=loss, alpha=1e-4, tol=1e-5).converged

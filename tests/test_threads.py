@@ -60,7 +60,8 @@ def test_blas_threads_are_restored_after_overlapping_limits():
 def _sketch_in_child(queue):
     X = np.random.default_rng(0).normal(size=(1000, 4))
     result = psk.sketch_gram(X, 20, 0.05, random_state=0)
-    queue.put((_threads.resolve_n_threads(None), result.SK))
+    model = psk.solve(X, X[:, 0], loss="absolute", alpha=0.1)
+    queue.put((_threads.resolve_n_threads(None), result.SK, model.coef))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -72,10 +73,12 @@ def test_a_forked_child_computes_and_does_not_hang():
     queue = context.Queue()
     child = context.Process(target=_sketch_in_child, args=(queue,))
     child.start()
-    n_threads, SK = queue.get(timeout=60)
+    n_threads, SK, coef = queue.get(timeout=60)
     child.join()
     assert n_threads == 1
     np.testing.assert_array_equal(SK, expected.SK)
+    model = psk.solve(X, X[:, 0], loss="absolute", alpha=0.1)
+    np.testing.assert_array_equal(coef, model.coef)
 
 
 @pytest.mark.parametrize(
@@ -179,6 +182,68 @@ def test_ctrl_c_stops_drawing_within_half_a_second(sketch):
     answer, seconds = best_of_three(LONG_DRAW.format(sketch))
     assert answer == "stopped"
     assert seconds < 0.5
+
+
+LONG_SOLVE = """
+import sys
+import numpy as np
+import pskernels as psk
+
+rng = np.random.default_rng(0)
+Z = rng.normal(size=(20_000, int(sys.argv[1])))
+y = Z[:, 0] + rng.normal(size=20_000)
+print("started", flush=True)
+alphas = np.logspace(-1, -9, 10_000)
+try:
+    psk.path(Z, y, alphas=alphas, loss="absolute", solver=sys.argv[2])
+except KeyboardInterrupt:
+    print("stopped", flush=True)
+"""
+
+
+@pytest.mark.parametrize("r, solver", [(50, "newton"), (800, "newton"), (50, "adam")])
+def test_ctrl_c_stops_a_solver_within_half_a_second(r, solver):
+    answer, seconds = best_of_three(LONG_SOLVE, str(r), solver)
+    assert answer == "stopped"
+    assert seconds < 0.5
+
+
+def test_concurrent_solves_from_python_threads(rng):
+    Z, y = rng.normal(size=(3000, 20)), rng.normal(size=3000)
+    alphas = [1e-1, 1e-2, 1e-3, 1e-4]
+    expected = [psk.solve(Z, y, loss="absolute", alpha=alpha).coef for alpha in alphas]
+    results = [None] * 4
+
+    def work(i):
+        results[i] = psk.solve(Z, y, loss="absolute", alpha=alphas[i]).coef
+
+    workers = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    np.testing.assert_array_equal(results, expected)
+
+
+@pytest.mark.parametrize("busy", [True, False])
+def test_threads_are_used_only_while_they_are_faster(busy, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(_threads.time, "perf_counter", lambda: clock[0])
+    used = []
+
+    def call(n_threads):
+        used.append(n_threads)
+        clock[0] += 10.0 if n_threads == 4 and busy else 1.0 / n_threads
+
+    choice = _threads.ThreadChoice(4)
+    for _ in range(200):
+        choice.run(call, work=1)
+    rare, common = (4, 1) if busy else (1, 4)
+    assert 1 <= used.count(rare) <= 6
+    busy = not busy  # the machine changes, and so does the choice
+    for _ in range(600):
+        choice.run(call, work=1)
+    assert used[-100:].count(common) <= 2
 
 
 @pytest.mark.parametrize("with_tqdm", [True, False])

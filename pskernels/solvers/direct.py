@@ -42,8 +42,9 @@ class Direct:
                 change = -(weight @ e)
                 intercept += change
                 e += change
-            certificate = objective.certify(coef, e, e.copy())
-            done = progress.add(coef, intercept, e, certificate, len(e))
+            zeta = e.copy()
+            certificate = objective.certify(coef, e, zeta)
+            done = progress.add(coef, intercept, zeta, certificate, len(e))
             if done or progress.n_iter >= max_iter:
                 return
             gradient = certificate.gradient

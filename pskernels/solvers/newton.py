@@ -36,6 +36,8 @@ MAX_STAGE_STEPS = 50
 # Below this share of its first value, mu is lost in rounding.
 MU_FLOOR = 1e-13
 
+# The slope at the end of a search, and how far behind the minimum that may be; both
+# are shares, of the slope at its start and of its length.
 LINE_SEARCH = 0.1
 OVERSHOOT = 0.1
 
@@ -46,9 +48,11 @@ EPS = float(np.finfo(np.float64).eps)
 # Rows of the subsample for each feature, and a first guess of the iterations.
 SUBSAMPLE = 2
 CG_GUESS = 12
-# A multiplication in a pass over Z waits for memory; in a Gram matrix it does not.
-# Measured at n = 100,000, r = 1,000 (bench/solvers.py).
-PASS_COST = 5.0
+# A multiplication in a pass over Z waits for memory, one in a Gram matrix does not:
+# measured, 5 to 11 times as long, for r from 400 to 1,000 and n from 10,000 to
+# 100,000.  And steps that are not exact are more.
+PASS_COST = 10.0
+EXTRA_STEPS = 1.5
 
 
 @dataclass(frozen=True)
@@ -168,7 +172,7 @@ class _State:
             near = slope <= 0 or slope <= OVERSHOOT * t * curvature
             return near and abs(slope) <= LINE_SEARCH * -initial
 
-        t = find_root(derivatives, start=1.0, width=1.0, accept=accept)
+        t = find_root(derivatives, start=1.0, width=1.0, accept=accept, low=0.0)
         self.coef += t * coef_step
         self.intercept += t * intercept_step
         self.e += t * step
@@ -197,33 +201,36 @@ class _Direction:
         objective = self.objective
         if objective.fit_intercept:
             gradient = np.append(gradient, 0.0)
-        if self._by_cg(state.n_active, objective.features.r):
+        weight, scale = self._weights(state)
+        if self._by_cg(weight, state.n_active):
             solution = self._conjugate_gradients(state.curvature, gradient)
         else:
-            H = add_penalty(objective, self._gram(state))
+            H = add_penalty(objective, scale * self._active(weight))
             solution = solve_factorised(factorise(H), gradient)
         if objective.fit_intercept:
             return -solution[:-1], -solution[-1]
         return -solution, 0.0
 
-    def _by_cg(self, n_active, r):
+    def _weights(self, state):
+        """(weight of every point, scale): their product is the curvature.
+
+        That of a piecewise loss is 1/radius, or 0.  The radius is taken out, since
+        stages change it for every point and the steps of a stage for none.
+        """
+        points = self.objective.points
+        if points.loss.logistic:
+            return state.curvature.copy(), 1.0
+        radius = points.loss.radius + state.mu
+        return np.where(state.curvature > 0, points.weight, 0.0), 1 / radius
+
+    def _by_cg(self, weight, n_active):
         """Whether CG is cheaper: multiplications, each divided by r."""
         if self.hessian != "auto":
             return self.hessian == "cg" and n_active > 0
-        direct = n_active * r / 2
+        r = self.objective.features.r
+        direct = self._active.n_to_add(weight) * r / 2
         cg = SUBSAMPLE * r * r / 2 + self.n_cg * 2 * n_active * PASS_COST
-        return cg < direct
-
-    def _gram(self, state):
-        """The Hessian without alpha."""
-        points = self.objective.points
-        if points.loss.logistic:
-            return weighted_gram(self.objective, state.curvature)
-        # the curvature is 1/radius, or 0: the radius is taken out, since stages
-        # change it at every point and the steps of a stage at none
-        gram = self._active(np.where(state.curvature > 0, points.weight, 0.0))
-        gram /= points.loss.radius + state.mu
-        return gram
+        return EXTRA_STEPS * cg < direct
 
     def _conjugate_gradients(self, h, gradient):
         """H⁻¹·gradient, preconditioned with the Hessian of a subsample."""
