@@ -4,16 +4,10 @@ Stage: rows of Z in a given order -> an updated model.  One thread: each step
 needs the one before.
 """
 
+from _loss_spec cimport psk_loss, unpack
 from _types cimport intp_t, real_t
 
 cdef extern from "adam.h" nogil:
-    ctypedef struct psk_loss:
-        int logistic
-        double epsilon
-        double lower
-        double upper
-        double radius
-
     ctypedef struct psk_adam:
         double alpha
         double learning_rate
@@ -48,11 +42,10 @@ def adam_steps(
 ):
     """Steps over the listed rows, in batches; n_steps were done before."""
     cdef:
-        psk_loss spec
+        psk_loss spec = unpack(loss)
         psk_adam options
         intp_t n = order.shape[0]
         intp_t r = Z.shape[1]
-    spec.logistic, spec.epsilon, spec.lower, spec.upper, spec.radius = loss
     (options.alpha, options.learning_rate, options.beta1, options.beta2,
      options.epsilon, options.fit_intercept) = adam
     if n == 0:

@@ -7,21 +7,15 @@ Parallel axis: chunks of CHUNK points, each owned by one thread.  Sums are kept
 for each chunk and added by the caller in the order of the chunks, so that they
 do not depend on the number of threads.  Everything is double.
 
-A loss is a tuple (logistic, epsilon, lower, upper, radius), see losses.h.
+A loss is a tuple (logistic, epsilon, lower, upper, radius), see _loss_spec.pxd.
 """
 
 from cython.parallel cimport prange
 
+from _loss_spec cimport psk_loss, unpack
 from _types cimport intp_t
 
 cdef extern from "loss_loops.h" nogil:
-    ctypedef struct psk_loss:
-        int logistic
-        double epsilon
-        double lower
-        double upper
-        double radius
-
     cdef enum:
         PSK_VALUE
         PSK_DERIVATIVE
@@ -55,12 +49,6 @@ FUNCTIONS = {
     "prox": PSK_PROX,
     "conjugate": PSK_CONJUGATE,
 }
-
-
-cdef psk_loss unpack(tuple loss) except *:
-    cdef psk_loss spec
-    spec.logistic, spec.epsilon, spec.lower, spec.upper, spec.radius = loss
-    return spec
 
 
 def evaluate(
