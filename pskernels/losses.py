@@ -123,7 +123,7 @@ class Loss:
             other = y[np.abs(y) != 1][0]
             raise ValueError(
                 f"y must be +1 or -1 for {type(self).__name__}, but it contains "
-                f"{other:g}"
+                f"{other:g}; for two classes a and b, np.where(y == a, 1, -1)"
             )
         return y
 

@@ -114,7 +114,7 @@ def solve(
     Notes
     -----
     A Newton step costs two passes over Z and (active points)·r²/2 multiplications;
-    memory beside Z is about ten vectors of length n and a few r × r matrices.
+    memory beside Z is some fifteen vectors of length n and a few r × r matrices.
     The result does not depend on n_threads, to the last bit.
 
     Examples
@@ -161,8 +161,9 @@ def path(
 ):
     """`solve` for several alphas, each from the solution before it.
 
-    Checks, the model without features and, for the squared loss, the Gram matrix
-    are shared.  Large alphas come first, whatever their order.
+    Checks, the model without features and sums over points are shared; for the
+    squared loss that is the whole Gram matrix.  Large alphas come first, whatever
+    their order.
 
     Parameters
     ----------

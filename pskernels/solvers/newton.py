@@ -127,7 +127,9 @@ class _State:
         self.mu = start.mu
         self.smallest = MU_FLOOR * objective.first_mu
         self.drift = 0.0  # bound on the rounding error of e
-        self.sum_flow = RunningSum(objective.features.t_dot)
+        self.sum_flow = objective.shared.setdefault(
+            "flow", RunningSum(objective.features.t_dot)
+        )
 
     def next_stage(self):
         """Halve the radius of the envelope; False if nothing is left to halve."""
@@ -194,7 +196,9 @@ class _Direction:
         self.hessian = hessian
         self.n_cg = CG_GUESS
         self._rank = None
-        self._active = RunningSum(lambda weight: signed_gram(objective, weight))
+        self._active = objective.shared.setdefault(
+            "active", RunningSum(lambda weight: signed_gram(objective, weight))
+        )
 
     def __call__(self, state, gradient):
         """(step of w, step of b).  The gradient in b is 0: b is balanced."""
