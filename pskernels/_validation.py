@@ -103,6 +103,11 @@ def check_points(X, name):
 
 def raise_not_finite(X, name):
     """Say where the first NaN or infinity of X is (X is known to have one)."""
+    if X.ndim == 1:
+        first = np.flatnonzero(~np.isfinite(X))[0]
+        raise ValueError(
+            f"{name} contains {X[first]} at index {first}; every value must be finite"
+        )
     for i, row in enumerate(X):
         bad = np.flatnonzero(~np.isfinite(row))
         if len(bad):

@@ -9,6 +9,7 @@ no point, is what it is compared with.  Neither sees y or a loss.
 """
 
 import inspect
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -218,7 +219,7 @@ class FeatureMap(_KernelMap):
     gamma : float, "scale" or "median", optional
         Scale of the kernel.  None means "scale": 1 / (d · X.var()).
     sketch : Sketch or distribution, optional
-        None means ``PSparsified(100)``.
+        None means ``PSparsified(100)``, or n rows if there are fewer points.
     random_state : None, int, numpy Generator or numpy RandomState
         For drawing the sketch.
     n_threads : int, optional
@@ -313,8 +314,17 @@ class FeatureMap(_KernelMap):
                 "X must be a square Gram matrix for a precomputed kernel, got "
                 f"{X.shape}"
             )
-        sketch = PSparsified(DEFAULT_ROWS) if self.sketch is None else self.sketch
+        sketch = self.sketch
+        if sketch is None:
+            sketch = PSparsified(min(DEFAULT_ROWS, len(X)))
         sketch = _draw_sketch(sketch, len(X), self.random_state)
+        if sketch.shape[0] > len(X):
+            warnings.warn(
+                f"the sketch has s={sketch.shape[0]} rows for n={len(X)} points, which "
+                "is slower than no sketch; a rank above n is not possible",
+                RuntimeWarning,
+                stacklevel=3,
+            )
         kernel, center = _prepare(kernel, X, "X", n_threads, memory_limit)
         landmarks = None if precomputed else np.ascontiguousarray(X[sketch.indices])
         SKSt = _sketch_landmarks(

@@ -118,7 +118,7 @@ class Loss:
             raise ValueError(f"y must be 1-d, one target for each point, got {y.shape}")
         y = np.ascontiguousarray(y, dtype=np.float64)
         if not np.isfinite(y).all():
-            raise_not_finite(y[:, None], "y")
+            raise_not_finite(y, "y")
         if self.classification and not (np.abs(y) == 1).all():
             other = y[np.abs(y) != 1][0]
             raise ValueError(
@@ -135,12 +135,14 @@ class Loss:
     def _evaluate(self, function, u, y, mu=0.0):
         sign, offset = self._frame(y)
         residual = sign * check_real_array(u, "u").astype(np.float64) - offset
+        if not np.isfinite(residual).all():
+            raise ValueError("u and y must be finite, and so must be u - y")
         return _on_array(function, self, residual, mu)
 
 
 @dataclass(frozen=True)
 class Huber(Loss):
-    """e²/2 if \\|e\\| ≤ kappa, else kappa·(\\|e\\| - kappa/2), for e = u - y."""
+    """e²/2 if |e| ≤ kappa, else kappa·(|e| - kappa/2), for e = u - y."""
 
     kappa: float = 1.0
 
@@ -159,6 +161,8 @@ class Huber(Loss):
 
     def _constant_minimiser(self, y, weight):
         """The root of a derivative that is linear between sorted breakpoints."""
+        if self.kappa >= np.ptp(y):  # all of them lie in the quadratic part
+            return np.average(y, weights=weight)
         points = np.sort(np.concatenate([y - self.kappa, y + self.kappa]))
 
         def slope(b):
@@ -181,15 +185,16 @@ class _PiecewiseLinear(Loss):
     """The slope of Σ weight·ℓ(b, y) rises at breakpoints only."""
 
     def _constant_minimiser(self, y, weight):
-        rising = weight > 0
-        points, rises = self._breakpoints(y[rising], weight[rising])
+        used = weight > 0
+        points, rises = self._breakpoints(y[used], weight[used])
         order = np.argsort(points, kind="stable")
         slope = np.cumsum(rises[order]) + self._slope_at_minus_infinity(y, weight)
         tiny = 1e-14 * weight.sum()  # the sums are rounded
+        # where the slope stops being negative, and where it becomes positive
         first = np.argmax(slope >= -tiny)
-        last = min(np.argmax(slope > tiny), len(order) - 1) or len(order) - 1
-        # between the two the slope is 0
-        return (points[order[first]] + points[order[last]]) / 2
+        rising = slope > tiny
+        last = np.argmax(rising) if rising.any() else len(order) - 1
+        return points[order[first]] / 2 + points[order[last]] / 2
 
     def _breakpoints(self, y, weight):
         return y, weight * (self.upper - self.lower)
@@ -200,7 +205,7 @@ class _PiecewiseLinear(Loss):
 
 @dataclass(frozen=True)
 class EpsilonInsensitive(_PiecewiseLinear):
-    """max(\\|u - y\\| - epsilon, 0)."""
+    """max(|u - y| - epsilon, 0)."""
 
     epsilon: float = 0.1
 
@@ -232,7 +237,7 @@ class Pinball(_PiecewiseLinear):
 
 @dataclass(frozen=True)
 class Absolute(_PiecewiseLinear):
-    """\\|u - y\\|."""
+    """|u - y|."""
 
 
 @dataclass(frozen=True)
@@ -368,6 +373,13 @@ class WeightedLoss:
         )
         return self._sums.sum(axis=0)
 
+    def sensitivity(self, e, error):
+        """The most that ℓ can rise where residuals are wrong by an error."""
+        value, *others = (
+            _on_array("value", self.loss, at, 0.0) for at in (e, e - error, e + error)
+        )
+        return np.maximum(*others) - value
+
     def fenchel_young(self, e, zeta):
         """Σ weight·ℓ(e), and by how much it exceeds Σ weight·(e·ζ - ℓ*(ζ))."""
         _losses.fenchel_young(
@@ -407,12 +419,12 @@ def check_weights(weight, n):
         raise ValueError(f"sample_weight must have shape ({n},), got {weight.shape}")
     weight = np.ascontiguousarray(weight, dtype=np.float64)
     if not np.isfinite(weight).all():
-        raise_not_finite(weight[:, None], "sample_weight")
+        raise_not_finite(weight, "sample_weight")
     if weight.min() < 0:
         raise ValueError(f"sample_weight must not be negative, got {weight.min():g}")
-    if not weight.sum() > 0:
+    if not weight.max() > 0:
         raise ValueError("sample_weight must not be all 0")
-    return weight
+    return weight / weight.max()  # so that their sum does not overflow
 
 
 def _on_array(function, loss, values, mu):

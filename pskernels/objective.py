@@ -9,7 +9,7 @@ the optimum.  With g = Σ_i ω_i ζ_i z_i the difference is
 
     P - D = Σ_i ω_i (ℓ(u_i) + ℓ_i*(ζ_i) - u_i ζ_i) + ‖alpha·w + g‖² / (2·alpha),
 
-two sums of terms that are not negative: nothing cancels.
+two sums of terms that are not negative: no large numbers are subtracted.
 """
 
 import math
@@ -32,6 +32,7 @@ OBJECTIVE_FLOOR = 1e-9
 SMOOTH_ENOUGH = 4.0
 
 MAX_EVALUATIONS = 80
+EPS = float(np.finfo(np.float64).eps)
 
 
 class Certificate(NamedTuple):
@@ -52,6 +53,11 @@ class Objective:
     points : WeightedLoss
     alpha : float
     fit_intercept : bool
+
+    Attributes
+    ----------
+    shift : float
+        What targets were moved by; b is relative to it.
     """
 
     def __init__(self, features: Features, points: WeightedLoss, alpha, fit_intercept):
@@ -59,17 +65,16 @@ class Objective:
         self.points = points
         self.alpha = alpha
         self.fit_intercept = fit_intercept
-        null = 0.0
+        self.null_intercept = self.shift = 0.0
         if fit_intercept:
-            null = points.loss.constant_minimiser(points.y, points.weight)
-            if np.isinf(null):
-                raise ValueError(
-                    "y has one class only, for which the logistic loss has no "
-                    "minimiser; use fit_intercept=False or another loss"
-                )
-        self.null_intercept = null
-        e = self.residuals(np.zeros(features.r), null)
-        self.null_objective = points.fenchel_young(e, np.zeros_like(e))[0]
+            self._find_null_intercept()
+        e = self.residuals(np.zeros(features.r), self.null_intercept)
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.null_objective = points.fenchel_young(e, np.zeros_like(e))[0]
+        if not np.isfinite(self.null_objective):
+            raise ValueError("the losses of a constant overflow float64: scale y")
+        if self.null_objective == 0 and points.loss.smooth and points.weight @ e != 0:
+            raise ValueError("the losses of a constant underflow to 0: scale y")
         self.residual_scale = points.weight @ np.abs(e) or 1.0
         self.zeta_scale = points.loss.lipschitz
         if points.loss.radius > 0:
@@ -77,6 +82,25 @@ class Objective:
             self.zeta_scale = min(self.zeta_scale, slope)
         self.first_mu = self._first_mu()
         self.shared = {}
+
+    def _find_null_intercept(self):
+        """The best constant model.
+
+        In regression targets are moved by it: b and the residuals then keep the
+        digits that a large mean of y would take.
+        """
+        points = self.points
+        null = points.loss.constant_minimiser(points.y, points.weight)
+        if np.isinf(null):
+            raise ValueError(
+                "y has one class only (of positive weight), for which the logistic "
+                "loss has no minimiser; use fit_intercept=False or another loss"
+            )
+        if points.loss.classification:
+            self.null_intercept = null
+        else:
+            self.shift = null
+            points.y = points.y - null
 
     def _first_mu(self):
         """The envelope whose derivative climbs over the width of the residuals."""
@@ -139,6 +163,14 @@ class Objective:
         gap = excess + (gradient @ gradient) / (2 * self.alpha)
         return Certificate(objective, gap, excess, gradient)
 
+    def rounding(self, e):
+        """How much of the losses the rounding of targets and predictions may hide."""
+        points = self.points
+        if np.ptp(points.y[points.weight > 0]) == 0:  # a constant is fitted exactly
+            return 0.0
+        size = 2 * np.abs(points.y + self.shift) + np.abs(e)
+        return points.weight @ points.sensitivity(e, EPS * size)
+
     def relative(self, gap, objective):
         """gap / objective, and 0 for 0 / 0."""
         if gap == 0:
@@ -155,7 +187,7 @@ def _shrink_to_balance(zeta, flow):
     if abs(total) <= BALANCED * np.abs(flow).sum():
         return
     heavy = (flow > 0) if total > 0 else (flow < 0)
-    factor = 1 - total / flow[heavy].sum()
+    factor = max(0.0, 1 - total / flow[heavy].sum())
     zeta[heavy] *= factor
     flow[heavy] *= factor
 

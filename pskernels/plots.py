@@ -1,5 +1,7 @@
 """Plots; they need matplotlib: ``pip install pskernels[plot]``."""
 
+import math
+
 from pskernels._validation import check_option
 from pskernels.solvers.base import SolveResult
 
@@ -29,10 +31,10 @@ def plot_convergence(results, *, x="seconds", ax=None):
             ) from error
         _, ax = pyplot.subplots()
     for label, result in labelled.items():
-        gaps = [line.dual_gap for line in result.history]
-        at = range(len(gaps))
-        if x == "seconds":
-            at = [line.seconds for line in result.history]
+        # a gap of 0 has no place on a logarithmic axis
+        gaps = [line.dual_gap or math.nan for line in result.history]
+        field = "seconds" if x == "seconds" else "n_iter"
+        at = [getattr(line, field) for line in result.history]
         ax.plot(at, gaps, marker=".", label=label)
     ax.axhline(result.tol, color="0.6", linewidth=0.8, linestyle="--")
     ax.set_yscale("log")
@@ -46,6 +48,8 @@ def _with_labels(results):
     if isinstance(results, SolveResult):
         results = [results]
     named = isinstance(results, dict)
+    if not named and not isinstance(results, (list, tuple)):
+        raise TypeError(f"results must be SolveResult, got {type(results).__name__}")
     for result in results.values() if named else results:
         if not isinstance(result, SolveResult):
             raise TypeError(f"results must be SolveResult, got {type(result).__name__}")

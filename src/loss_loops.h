@@ -122,7 +122,7 @@ CLONES static void psk_fenchel_young(
             double at = logistic_value(e[i]);
             double above = at + logistic_conjugate(zeta[i]) - e[i] * zeta[i];
             value += weight[i] * at;
-            excess += weight[i] * (above > 0 ? above : 0);
+            excess += weight[i] * (above < 0 ? 0 : above);
         }
     } else {
         const double steep = steepness(l.radius);
@@ -133,7 +133,7 @@ CLONES static void psk_fenchel_young(
             double above =
                 at + piecewise_conjugate(&l, l.radius, zeta[i]) - e[i] * zeta[i];
             value += weight[i] * at;
-            excess += weight[i] * (above > 0 ? above : 0);
+            excess += weight[i] * (above < 0 ? 0 : above);
         }
     }
     sums[0] = value;

@@ -1,7 +1,10 @@
 """Problems at the edge: certified, or refused with a clear message."""
 
+import warnings
+
 import numpy as np
 import pytest
+from reference import dual_objective, primal_objective
 from test_solvers import LOSS_OBJECTS, check_certificate, each_intercept, each_loss
 
 import pskernels as psk
@@ -226,3 +229,80 @@ def test_gross_outliers(loss, rng):
         y[:10] += 1e7
     Z[10:20] *= 1e4
     certified(Z, y, loss, 1e-4)
+
+
+@pytest.mark.parametrize("alpha", [1e-3, 1e-5, 1e-9])
+def test_no_point_is_active(alpha):
+    """Inside a tube, or behind a margin, w and b must not take turns."""
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=(200, 1))
+        y = 0.14 * x[:, 0] + 0.02 * rng.normal(size=200)
+        result = certified(x, y, psk.EpsilonInsensitive(0.1), alpha)
+        assert result.n_iter < 50
+        Z = rng.normal(size=(2, 1))
+        assert certified(Z, np.array([-1.0, 1.0]), psk.Hinge(), alpha).n_iter < 50
+
+
+def test_many_steps_without_an_envelope(rng):
+    """Smooth losses have one stage, and all of max_iter for it."""
+    Z = rng.normal(size=(300, 30)) * 10.0 ** rng.uniform(-4, 2, size=30)
+    y = np.sign(Z.sum(axis=1))
+    for loss in (psk.Logistic(), psk.SquaredHinge()):
+        certified(Z, y, loss, 1e-9)
+
+
+def test_far_targets_are_certified_only_as_far_as_their_digits_go(rng):
+    Z = rng.normal(size=(20, 2))
+    y = Z @ [1.0, 2.0] + 1e9  # interpolated, but for the rounding of y
+    with pytest.warns(psk.ConvergenceWarning, match="rounding hides more"):
+        result = psk.solve(Z, y, loss="absolute", alpha=1e-8)
+    assert not result.converged
+    noisy = y + rng.normal(size=20)
+    assert psk.solve(Z, noisy, loss="absolute", alpha=1e-3, tol=1e-5).converged
+
+
+@pytest.mark.parametrize("scale, what", [(1e200, "overflow"), (1e-200, "underflow")])
+def test_targets_beyond_float64_are_refused(scale, what, rng):
+    Z, y = make(psk.Squared(), rng)
+    with pytest.raises(ValueError, match=f"{what}.*scale y"):
+        psk.solve(Z, scale * y, alpha=1e-3)
+
+
+def test_random_problems_in_higher_precision():
+    """The stated gap against primal and dual objectives in long double."""
+    wide, n_converged = np.longdouble, 0
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        loss = LOSS_OBJECTS[rng.integers(len(LOSS_OBJECTS))]
+        n, r = rng.choice([2, 7, 60, 300]), rng.choice([1, 5, 40])
+        Z = rng.normal(size=(n, r)) * 10.0 ** rng.uniform(-3, 2, size=r)
+        y = Z @ rng.normal(size=r) + rng.standard_t(1.5, size=n)
+        y = 10.0 ** rng.choice([-6, 0, 6]) * (y + rng.choice([0, 10]))
+        if loss.classification:
+            y = np.where(y > np.median(y), 1.0, -1.0)
+        weight = 10.0 ** rng.uniform(-3, 3, size=n)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            result = psk.solve(
+                Z, y, loss=loss, alpha=10.0 ** rng.uniform(-8, 2), sample_weight=weight
+            )
+        assert all("rounding hides more" in str(w.message) for w in caught), seed
+        arrays = (wide(Z), wide(y))
+        primal = primal_objective(
+            loss,
+            *arrays,
+            wide(result.coef),
+            result.intercept,
+            result.alpha,
+            wide(weight),
+        )
+        dual = dual_objective(
+            loss, *arrays, wide(result.dual), result.alpha, wide(weight)
+        )
+        null = loss.constant_minimiser(y, weight)
+        floor = 1e-9 * np.average(loss.value(np.full(n, null), y), weights=weight)
+        stated = result.dual_gap * max(primal, floor)
+        assert primal - dual <= 1.001 * stated + 1e-12 * primal, seed
+        n_converged += result.converged
+    assert n_converged >= 140

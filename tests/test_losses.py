@@ -157,6 +157,25 @@ def test_constant_minimiser(name, weighted, rng):
     assert used @ value(b, y) <= best * (1 + 1e-10)
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("weight", [[1, 3], [100, 1], [1, 100]])
+def test_constant_minimiser_of_two_points(name, weight):
+    loss, value = definition(name)
+    y = np.array([-1.0, 1.0])
+    b = loss.constant_minimiser(y, weight)
+    grid = np.linspace(-6, 6, 12_001)
+    best = min(weight @ value(at, y) for at in grid)
+    assert weight @ value(b, y) <= best + 1e-9
+
+
+@pytest.mark.parametrize("tau", [1e-3, 0.1, 0.9, 0.999])
+def test_constant_minimiser_is_a_quantile(tau, rng):
+    y = rng.normal(size=7)
+    loss, at = psk.Pinball(tau), np.append(y, [y.min() - 1, y.max() + 1])
+    b = loss.constant_minimiser(y)
+    assert loss.value(b, y).sum() <= min(loss.value(a, y).sum() for a in at) + 1e-12
+
+
 def test_constant_minimiser_of_one_class():
     assert psk.Logistic().constant_minimiser(np.ones(3)) == np.inf
     assert psk.Logistic().constant_minimiser(-np.ones(3)) == -np.inf
@@ -211,7 +230,7 @@ def test_sums_do_not_depend_on_threads(name, n, rng):
         (lambda: psk.EpsilonInsensitive(-1), "epsilon must be finite and not negative"),
         (lambda: psk.Pinball(1.0), "tau must be above 0 and below 1, got 1.0"),
         (lambda: psk.Hinge().check_targets([0, 1]), "y must be \\+1 or -1 for Hinge"),
-        (lambda: psk.Squared().check_targets([np.nan]), "y contains nan in row 0"),
+        (lambda: psk.Squared().check_targets([np.nan]), "y contains nan at index 0"),
         (lambda: psk.Squared().check_targets([[1, 2]]), "y must be 1-d"),
         (lambda: psk.Squared().prox(0.0, 1.0, 0.0), "mu must be positive"),
         (lambda: get_loss("l2"), "loss must be a loss object such as"),

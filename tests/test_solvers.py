@@ -320,7 +320,7 @@ def test_warm_start_at_the_solution_is_short(loss, rng):
     Z, y = problem(loss, rng)
     cold = psk.solve(Z, y, loss=loss, alpha=1e-3)
     warm = psk.solve(Z, y, loss=loss, alpha=1e-3, start=cold)
-    assert warm.converged and warm.n_iter <= cold.n_iter
+    assert warm.converged and warm.n_iter == 0
     from_tuple = psk.solve(
         Z, y, loss=loss, alpha=1e-3, start=(cold.coef, cold.intercept)
     )
@@ -339,6 +339,26 @@ def test_weights_are_repetitions(loss, fit_intercept, rng):
     np.testing.assert_allclose(weighted.coef, repeated.coef, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    "loss, target",
+    [
+        (loss, target)
+        for loss in LOSS_OBJECTS
+        for target in LOSS_OBJECTS
+        if loss.classification == target.classification
+    ],
+    ids=str,
+)
+def test_warm_start_from_another_loss(loss, target, rng):
+    Z, y = problem(loss, rng, n=100)
+    for alpha in (1e-3, 1e3):
+        start = psk.solve(Z, y, loss=loss, alpha=alpha)
+        warm = psk.solve(Z, y, loss=target, alpha=1e-3, start=start)
+        cold = psk.solve(Z, y, loss=target, alpha=1e-3)
+        assert warm.objective == pytest.approx(cold.objective, rel=2e-6)
+        assert warm.n_iter <= 2 * cold.n_iter + 10
+
+
 # ---- what a result says ----
 
 
@@ -353,6 +373,7 @@ def test_history(solver, rng):
     assert gaps == sorted(gaps, reverse=True)
     assert gaps[-1] == pytest.approx(result.dual_gap, abs=1e-12)
     assert seconds == sorted(seconds) and seconds[0] >= 0
+    assert history[0].n_iter == 0 and history[-1].n_iter == result.n_iter
     lowest = min(line.objective for line in history)
     assert lowest == pytest.approx(result.objective, rel=1e-12)
     assert all(0 <= line.n_active <= len(y) for line in history)
@@ -366,6 +387,15 @@ def test_not_converged_warns_with_the_gap_and_keeps_the_model(rng):
     assert not result.converged and result.n_iter == 2
     assert f"{result.dual_gap:.1e}" in str(w[0].message)
     check_certificate(result, Z, y, psk.Absolute())
+
+
+@pytest.mark.parametrize("solver", ["newton", "lbfgs", "adam", "direct"])
+def test_no_iterations_leave_the_constant_model(solver, rng):
+    Z, y = problem(psk.Squared(), rng)
+    with pytest.warns(psk.ConvergenceWarning, match=f"{solver} stopped after 0 iter"):
+        result = psk.solve(Z, y, alpha=1e-3, solver=solver, max_iter=0)
+    assert not result.coef.any()
+    assert result.intercept == pytest.approx(y.mean())
 
 
 def test_results_do_not_depend_on_threads(rng):
@@ -433,6 +463,10 @@ def test_factorise_raises_the_diagonal_where_rounding_needs_it(rng):
         (dict(alpha=1, loss="hinge"), "y must be \\+1 or -1 for Hinge"),
         (dict(alpha=1, start=(np.ones(3), 0)), "start must have 8 coefficients"),
         (dict(alpha=1, start=(np.full(8, np.nan), 0)), "start must be finite"),
+        (dict(alpha=1, start=np.ones(8)), "start must be a SolveResult or a tuple"),
+        (dict(alpha=1, start=(np.ones(8), "0")), "start must hold real numbers"),
+        (dict(alpha=1e-200), "alpha must be at least 1e-100, got 1e-200"),
+        (dict(alpha=1, solver=np.ones(3)), "solver must be 'auto', a solver object"),
         (
             dict(alpha=1, sample_weight=[1.0]),
             "sample_weight must have shape \\(300,\\)",
@@ -454,7 +488,7 @@ def test_bad_data(rng):
         with pytest.raises(ValueError, match=f"Z contains {bad} in row 7, column 3"):
             psk.solve(Z, y, alpha=1)
     Z[7, 3], y[9] = 0, np.nan
-    with pytest.raises(ValueError, match="y contains nan in row 9"):
+    with pytest.raises(ValueError, match="y contains nan at index 9"):
         psk.solve(Z, y, alpha=1)
     with pytest.raises(ValueError, match="alphas must have at least one value"):
         psk.path(Z, np.ones(300), alphas=[])
@@ -468,6 +502,7 @@ def test_bad_data(rng):
         (lambda: Adam(schedule="linear"), "schedule must be one of 'constant'"),
         (lambda: Adam(beta1=1.0), "beta1 must be in \\[0, 1\\), got 1.0"),
         (lambda: Newton(hessian="lu"), "hessian must be one of 'auto'"),
+        (lambda: LBFGS(memory=0), "memory must be at least 1, got 0"),
     ],
 )
 def test_bad_solver_options(make, match):

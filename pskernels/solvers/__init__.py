@@ -48,10 +48,8 @@ __all__ = [
 
 SOLVERS = {solver.name: solver for solver in (Direct, Newton, LBFGS, Adam)}
 
-# A warm start begins with an envelope this many times wider than the last one: 16
-# to 256 took about the same number of steps along 20 alphas from 1e-2 to 1e-8.
-# Multipliers are not taken over: with those of another alpha there were more steps.
-WIDEN = 32.0
+# Squares of coefficients, which grow like 1/alpha, must not overflow.
+SMALLEST_ALPHA = 1e-100
 
 
 def solve(
@@ -79,23 +77,27 @@ def solve(
     y : array of shape (n,)
         Targets; +1 and -1 for hinge, squared_hinge and logistic.
     loss : Loss or str
-        ``Huber(1.0)``, ``Pinball(0.9)`` and so on, or a name.
+        ``Huber(1.0)``, ``Pinball(0.9)`` and so on.  Or a name, for the default
+        parameters: "huber" (kappa=1), "epsilon_insensitive" (epsilon=0.1), "pinball"
+        (tau=0.5), "absolute", "squared", "hinge", "squared_hinge", "logistic".
     alpha : float
-        Penalty, positive: the paper's λ_n.
+        Penalty, positive: the paper's λ_n.  In scikit-learn's terms, alpha of
+        `Ridge` divided by n, or 1/(C·n).  Where the loss grows like |u - y|, a
+        good alpha is in proportion to the scale of y.
     sample_weight : array of shape (n,), optional
         The mean is weighted; weights of 0 and repetitions mean what they say.
     fit_intercept : bool
         The intercept is not penalised.
     solver : {"auto", "newton", "direct", "lbfgs", "adam"} or solver object
         "auto" is "direct" for the squared loss, else "newton".  Objects such as
-        ``Adam(learning_rate=0.1)`` have options.
+        ``Adam(learning_rate=0.1, random_state=0)`` have options.
     tol : float
         The certified gap to stop at, relative to the objective.
     max_iter : int, optional
         Newton steps (1000), refinements (20), iterations of L-BFGS (2000) or
         epochs of Adam (25) at most.
     start : SolveResult or tuple (coef, intercept), optional
-        Where to begin.
+        Where to begin: a solution with a similar alpha, or of a similar loss.
     n_threads : int, optional
         None means all cores this process may use.
     verbose : int
@@ -208,7 +210,7 @@ def _run(
     n_threads,
     verbose,
 ):
-    alphas = [check_positive(alpha, "alpha") for alpha in alphas]
+    alphas = [_check_alpha(alpha) for alpha in alphas]
     tol = check_positive(tol, "tol")
     loss = get_loss(loss)
     solver = get_solver(solver, loss)
@@ -237,15 +239,16 @@ def _run(
             objective = problem.with_alpha(alphas[k])
             begin = _where_to_start(objective, start)
             progress = Progress(objective, tol, verbose)
-            solver.run(objective, begin, max_iter, progress)
-            results[k] = progress.result(solver.name)
+            if not _is_certified(objective, begin, progress):
+                solver.run(objective, begin, max_iter, progress)
+            results[k] = progress.result(solver)
             start = results[k]
     return results
 
 
 def get_solver(solver, loss):
     """The solver object behind a name or an object, if it can do the loss."""
-    if solver == "auto":
+    if isinstance(solver, str) and solver == "auto":
         solver = Direct() if isinstance(loss, Squared) else Newton()
     elif isinstance(solver, str):
         solver = SOLVERS[check_option(solver, "solver", ("auto", *SOLVERS))]()
@@ -265,6 +268,13 @@ def _as_list(alphas):
     return alphas
 
 
+def _check_alpha(alpha):
+    alpha = check_positive(alpha, "alpha")
+    if alpha < SMALLEST_ALPHA:
+        raise ValueError(f"alpha must be at least {SMALLEST_ALPHA:g}, got {alpha:g}")
+    return alpha
+
+
 def _check_features(Z):
     """Z as a C-contiguous array of float32 or float64."""
     Z = check_points(Z, "Z")
@@ -274,18 +284,41 @@ def _check_features(Z):
 def _where_to_start(objective, start):
     r = objective.features.r
     if start is None:
-        return Start(np.zeros(r), objective.null_intercept, objective.first_mu)
+        return Start(np.zeros(r), objective.null_intercept)
     if isinstance(start, SolveResult):
         coef, intercept = start.coef, start.intercept
-    else:
+    elif isinstance(start, tuple) and len(start) == 2:
         coef, intercept = start
+    else:
+        raise TypeError(
+            "start must be a SolveResult or a tuple (coef, intercept), got "
+            f"{type(start).__name__}"
+        )
     coef = np.ascontiguousarray(check_real_array(coef, "start"), dtype=np.float64)
-    if coef.shape != (r,):
-        raise ValueError(f"start must have {r} coefficients, got shape {coef.shape}")
+    intercept = check_real_array(intercept, "start").astype(np.float64)
+    if coef.shape != (r,) or intercept.shape != ():
+        raise ValueError(
+            f"start must have {r} coefficients and one intercept, got shapes "
+            f"{coef.shape} and {intercept.shape}"
+        )
     if not (np.isfinite(coef).all() and np.isfinite(intercept)):
         raise ValueError("start must be finite")
-    intercept = float(intercept) if objective.fit_intercept else 0.0
-    mu = objective.first_mu
-    if isinstance(start, SolveResult):
-        mu = min(mu, WIDEN * start.mu)
-    return Start(coef, intercept, mu)
+    intercept = float(intercept) - objective.shift if objective.fit_intercept else 0.0
+    return Start(coef, intercept, _guess_of_zeta(objective, start), warm=True)
+
+
+def _is_certified(objective, start, progress):
+    """Whether a warm start is a solution already."""
+    if start.zeta is None:
+        return False
+    e = objective.residuals(start.coef, start.intercept)
+    certificate = objective.certify(start.coef, e, start.zeta)
+    return progress.add(start.coef, start.intercept, start.zeta, certificate)
+
+
+def _guess_of_zeta(objective, start):
+    """That of the result, in the domain of this loss; None if there is none."""
+    points = objective.points
+    if not isinstance(start, SolveResult) or start.dual.shape != points.y.shape:
+        return None
+    return np.clip(points.sign * start.dual, points.loss.lower, points.loss.upper)

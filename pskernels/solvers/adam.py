@@ -51,6 +51,7 @@ class Adam:
 
     name = "adam"
     default_max_iter = 25
+    advice = "for a small gap use solver='newton'"
 
     def __post_init__(self):
         check_positive(self.learning_rate, "learning_rate")

@@ -21,8 +21,9 @@ class ConvergenceWarning(UserWarning):
 
 
 class Iteration(NamedTuple):
-    """One line of the history."""
+    """One line of the history: after a step, or where the envelope was narrowed."""
 
+    n_iter: int  # steps so far
     objective: float
     dual_gap: float  # certified so far, relative to the objective
     seconds: float
@@ -51,12 +52,14 @@ class SolveResult:
     n_iter : int
         Newton steps, iterations of L-BFGS, or epochs.
     history : list of Iteration
-        objective, dual_gap, seconds, n_active, mu after each of them.
+        (The model is the one of the lowest objective, which need not be the last.)
+        n_iter, objective, dual_gap, seconds, n_active and mu, after each of them and
+        wherever Newton's method narrows the envelope.
     alpha, tol : float
     solver : str
     """
 
-    coef: np.ndarray
+    coef: np.ndarray = field(repr=False)
     intercept: float
     objective: float
     dual_gap: float
@@ -67,7 +70,6 @@ class SolveResult:
     alpha: float
     tol: float
     solver: str
-    mu: float = field(repr=False, default=0.0)  # where a warm start goes on
 
 
 class Start(NamedTuple):
@@ -75,7 +77,8 @@ class Start(NamedTuple):
 
     coef: np.ndarray
     intercept: float
-    mu: float  # width of the first envelope
+    zeta: np.ndarray | None = None  # a guess, in the frame of the residuals
+    warm: bool = False
 
 
 class Progress:
@@ -96,13 +99,11 @@ class Progress:
         self._bound = -np.inf
         self._began = time.perf_counter()
         self._paused = 0.0
-        self.mu = objective.first_mu
 
     def add(self, coef, intercept, zeta, certificate, n_active=0, mu=0.0):
         """Take in an iterate with its certificate; returns whether it suffices."""
-        self.mu = mu
         value, gap = certificate.objective, certificate.gap
-        if value < self.best:
+        if value < self.best or not self.history:
             self.best = value
             self.coef, self.intercept = coef.copy(), float(intercept)
         if value - gap >= self._bound:
@@ -111,7 +112,14 @@ class Progress:
         # the difference of two large numbers loses digits, the gap itself none
         self.gap = min(self.gap, gap, max(self.best - self._bound, 0.0))
         seconds = time.perf_counter() - self._began - self._paused
-        line = Iteration(float(value), self.relative_gap, seconds, n_active, float(mu))
+        line = Iteration(
+            self.n_iter,
+            float(value),
+            self.relative_gap,
+            seconds,
+            n_active,
+            float(mu),
+        )
         self.history.append(line)
         if self.verbose:
             print(
@@ -120,6 +128,13 @@ class Progress:
                 file=sys.stderr,
             )
         return self.relative_gap <= SAFETY * self.tol
+
+    def would_suffice(self, certificate):
+        """What `add` would return."""
+        value, gap = certificate.objective, certificate.gap
+        best, bound = min(self.best, value), max(self._bound, value - gap)
+        gap = min(self.gap, gap, max(best - bound, 0.0))
+        return self.objective.relative(gap, best) <= SAFETY * self.tol
 
     def pause(self):
         """Stop the clock: certificates that an algorithm does not need."""
@@ -135,25 +150,30 @@ class Progress:
     def result(self, solver):
         """The result; warns if it is not certified.
 
-        The best model and the best ζ are certified once more, from scratch: what
-        iterations add up is not trusted.
+        The best model and the best ζ are certified once more, from scratch, and what
+        rounding may hide is added to the gap.
         """
         objective = self.objective
         e = objective.residuals(self.coef, self.intercept)
         certificate = objective.certify(self.coef, e, self.dual)
-        self.best, self.gap = certificate.objective, certificate.gap
+        rounding = objective.rounding(e)
+        self.best = certificate.objective
+        self.gap = certificate.gap + rounding
         converged = self.relative_gap <= self.tol
         if not converged:
+            advice = solver.advice
+            if rounding > certificate.gap:
+                advice = "rounding hides more: y is far from 0, or interpolated"
             warnings.warn(
-                f"{solver} stopped after {self.n_iter} iterations with a certified "
-                f"relative gap of {self.relative_gap:.1e}, above tol={self.tol:.1e} "
-                f"(alpha={objective.alpha:g}); raise max_iter, tol or alpha",
+                f"{solver.name} stopped after {self.n_iter} iterations with a "
+                f"certified relative gap of {self.relative_gap:.1e}, above "
+                f"tol={self.tol:.1e} (alpha={objective.alpha:g}); {advice}",
                 ConvergenceWarning,
                 stacklevel=4,
             )
         return SolveResult(
             coef=self.coef,
-            intercept=self.intercept,
+            intercept=self.intercept + objective.shift,
             objective=float(self.best),
             dual_gap=self.relative_gap,
             dual=objective.points.sign * self.dual,
@@ -162,29 +182,36 @@ class Progress:
             history=self.history,
             alpha=objective.alpha,
             tol=self.tol,
-            solver=solver,
-            mu=float(self.mu),
+            solver=solver.name,
         )
 
 
 def certify_model(objective, coef, intercept, progress):
     """Take in a model of which no ζ is known; returns whether it suffices.
 
-    A loss that is not smooth needs an envelope, and its width decides how good
-    the bound is: several are tried.  The clock stands still.
+    The clock stands still.
     """
     progress.pause()
-    smooth = objective.points.loss.smooth
-    widths = (0.0,) if smooth else objective.first_mu * ENVELOPE_WIDTHS
-    candidates = [_certify_envelope(objective, coef, intercept, mu) for mu in widths]
-    best = min(candidates, key=lambda candidate: candidate[1].gap)
-    (intercept, zeta, n_active), certificate, mu = best
+    (intercept, zeta, n_active), certificate, mu = best_envelope(
+        objective, coef, intercept
+    )
     progress.resume()
     return progress.add(coef, intercept, zeta, certificate, n_active, mu)
 
 
+def best_envelope(objective, coef, intercept):
+    """((b, ζ, n_active), certificate, mu), from the envelope of the least gap.
+
+    A loss that is smooth enough is taken as it is.
+    """
+    widths = (0.0,)
+    if objective.first_mu > 0:
+        widths = objective.first_mu * ENVELOPE_WIDTHS
+    candidates = [_certify_envelope(objective, coef, intercept, mu) for mu in widths]
+    return min(candidates, key=lambda candidate: candidate[1].gap)
+
+
 def _certify_envelope(objective, coef, intercept, mu):
-    """((b, ζ, n_active), certificate, mu), from the envelope of width mu."""
     points = objective.points
     e = objective.residuals(coef, intercept)
     if objective.fit_intercept:

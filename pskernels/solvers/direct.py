@@ -24,6 +24,7 @@ class Direct:
 
     name = "direct"
     default_max_iter = 20
+    advice = "raise max_iter, tol or alpha"
 
     def check(self, loss):
         if not isinstance(loss, Squared):

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pskernels._validation import check_int
 from pskernels.losses import LOSSES
 from pskernels.solvers.base import certify_model
 
@@ -22,6 +23,10 @@ class LBFGS:
 
     name = "lbfgs"
     default_max_iter = 2000
+    advice = "raise max_iter, tol or alpha, or use solver='newton'"
+
+    def __post_init__(self):
+        check_int(self.memory, "memory", minimum=1)
 
     def check(self, loss):
         if not loss.smooth:
@@ -50,33 +55,33 @@ class LBFGS:
                 gradient = np.append(gradient, flow.sum())
             return value, gradient
 
-        def record(x):
+        def certify(x):
             intercept = x[r] if objective.fit_intercept else 0.0
-            if certify_model(
+            return certify_model(
                 objective, np.ascontiguousarray(x[:r]), intercept, progress
-            ):
-                raise StopIteration
+            )
+
+        def after_iteration(x):
             progress.n_iter += 1
+            if certify(x):
+                raise StopIteration
 
         x = start.coef
         if objective.fit_intercept:
             x = np.append(x, start.intercept)
-        try:
-            record(x)
-            progress.n_iter = 0
-            minimize(
-                value_and_gradient,
-                x,
-                jac=True,
-                method="L-BFGS-B",
-                callback=record,
-                options={
-                    "maxiter": max_iter,
-                    "maxfun": 10 * max_iter,
-                    "maxcor": self.memory,
-                    "ftol": 0.0,
-                    "gtol": 0.0,
-                },
-            )
-        except StopIteration:
-            pass
+        if certify(x) or max_iter == 0:
+            return
+        minimize(
+            value_and_gradient,
+            x,
+            jac=True,
+            method="L-BFGS-B",
+            callback=after_iteration,
+            options={
+                "maxiter": max_iter,
+                "maxfun": 10 * max_iter,
+                "maxcor": self.memory,
+                "ftol": 0.0,
+                "gtol": 0.0,
+            },
+        )

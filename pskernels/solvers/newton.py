@@ -17,7 +17,8 @@ import numpy as np
 
 from pskernels._products import RunningSum
 from pskernels._validation import check_option
-from pskernels.objective import find_root
+from pskernels.objective import EPS, find_root
+from pskernels.solvers.base import best_envelope
 from pskernels.solvers.hessian import (
     add_penalty,
     conjugate_gradients,
@@ -32,7 +33,9 @@ MU_DECREASE = 2.0
 # A stage ends when the gradient's part of the gap is this many times that of the
 # envelope: solving it further would not show.
 STAGE_TOLERANCE = 2.0
-MAX_STAGE_STEPS = 50
+MAX_STAGE_STEPS = 300
+# The width of the first envelope of a warm start, by its gap.
+WARM = 5.0
 # Below this share of its first value, mu is lost in rounding.
 MU_FLOOR = 1e-13
 
@@ -43,7 +46,6 @@ OVERSHOOT = 0.1
 
 # Rounding errors of residuals may reach this share of the gap to be certified.
 DRIFT = 1e-3
-EPS = float(np.finfo(np.float64).eps)
 
 # Rows of the subsample for each feature, and a first guess of the iterations.
 SUBSAMPLE = 2
@@ -71,6 +73,7 @@ class Newton:
 
     name = "newton"
     default_max_iter = 1000
+    advice = "raise max_iter, tol or alpha"
 
     def __post_init__(self):
         check_option(self.hessian, "hessian", ("auto", "direct", "cg"))
@@ -84,6 +87,9 @@ class Newton:
         stage_steps = 0
         while True:
             certificate = state.evaluate()
+            if progress.would_suffice(certificate) and not state.exact:
+                state.compute_anew()
+                certificate = state.evaluate()
             enough = progress.add(
                 state.coef,
                 state.intercept,
@@ -96,19 +102,18 @@ class Newton:
                 break
             optimality = certificate.gap - certificate.excess
             solved = optimality <= STAGE_TOLERANCE * certificate.excess
-            if solved or stage_steps >= MAX_STAGE_STEPS:
+            stuck = state.mu > 0 and stage_steps >= MAX_STAGE_STEPS
+            moved = False
+            if not solved and not stuck:
+                gradient = state.gradient(certificate)
+                moved = state.move(gradient, direction(state, gradient))
+                progress.n_iter += 1
+                stage_steps += 1
+                state.stop_drift(DRIFT * progress.tol * certificate.objective)
+            if not moved:
+                stage_steps = 0
                 if not state.next_stage():
                     break
-                stage_steps = 0
-                continue
-            gradient = certificate.gradient
-            if not state.move(gradient, *direction(state, gradient)):
-                if not state.next_stage():
-                    break
-                stage_steps = 0
-            state.stop_drift(DRIFT * progress.tol * certificate.objective)
-            progress.n_iter += 1
-            stage_steps += 1
 
 
 class _State:
@@ -124,9 +129,16 @@ class _State:
         self.curvature = np.empty_like(self.e)
         self.step = np.empty_like(self.e)
         self.shift = None  # the multipliers ζ_k
-        self.mu = start.mu
         self.smallest = MU_FLOOR * objective.first_mu
+        self.mu = objective.first_mu
+        if start.warm and self.mu > 0:
+            # an envelope may cost as much as the start is away from the optimum
+            certificate = best_envelope(objective, self.coef, self.intercept)[1]
+            width = WARM * certificate.gap / objective.zeta_scale**2
+            self.mu = min(self.mu, max(width, self.smallest))
         self.drift = 0.0  # bound on the rounding error of e
+        self.exact = True  # nothing is summed up
+        self.balanced_by = 0.0
         self.sum_flow = objective.shared.setdefault(
             "flow", RunningSum(objective.features.t_dot)
         )
@@ -144,22 +156,52 @@ class _State:
 
     def evaluate(self):
         """ζ and curvatures at w, with the best b for it; the certificate."""
+        self.balanced_by = 0.0
         if self.objective.fit_intercept:
             change = self.objective.balance(self.e, self.shift, self.mu)
-            if change != 0:
-                self.intercept += change
-                self.e += change * self.points.sign
+            self._move_intercept(change)
+            self.balanced_by = change
+        self._differentiate()
+        sum_flow = None if self.exact else self.sum_flow
+        return self.objective.certify(self.coef, self.e, self.zeta, sum_flow)
+
+    def gradient(self, certificate):
+        """That of the envelope in w, and in b if there is an intercept.
+
+        The best b for a given w may leave no point active.  Then nothing tells a
+        step in w how b will follow, and the two would take turns in ever smaller
+        steps; so b goes back to where it was.
+        """
+        if not self.objective.fit_intercept:
+            return certificate.gradient
+        if self.n_active > 0 or self.balanced_by == 0:
+            return np.append(certificate.gradient, 0.0)
+        self._move_intercept(-self.balanced_by)
+        self._differentiate()
+        flow = self.points.signed_weight * self.zeta
+        gradient = self.objective.features.bordered_t_dot(flow)
+        gradient[:-1] += self.objective.alpha * self.coef
+        return gradient
+
+    def _move_intercept(self, change):
+        if change != 0:
+            self.intercept += change
+            self.e += change * self.points.sign
+
+    def _differentiate(self):
         self.n_active = self.points.smooth_derivatives(
             self.e, self.shift, self.mu, self.zeta, self.curvature
         )
-        return self.objective.certify(self.coef, self.e, self.zeta, self.sum_flow)
 
-    def move(self, gradient, coef_step, intercept_step):
-        """Search along a step; False if it goes nowhere."""
+    def move(self, gradient, whole_step):
+        """Search along a step of w and b; False if it goes nowhere."""
         alpha = self.objective.alpha
-        initial = gradient @ coef_step  # that in b is 0
+        initial = gradient @ whole_step
         if not initial < 0:
             return False
+        coef_step, intercept_step = whole_step, 0.0
+        if self.objective.fit_intercept:
+            coef_step, intercept_step = whole_step[:-1], whole_step[-1]
         step = self.objective.steps(coef_step, intercept_step, self.step)
         linear = alpha * (self.coef @ coef_step)
         quadratic = alpha * (coef_step @ coef_step)
@@ -179,6 +221,7 @@ class _State:
         self.intercept += t * intercept_step
         self.e += t * step
         self.drift += EPS * abs(t) * max(step.max(), -step.min())
+        self.exact = False
         return t != 0
 
     def stop_drift(self, tolerance):
@@ -186,6 +229,12 @@ class _State:
         if self.objective.zeta_scale * self.drift > tolerance:
             self.objective.residuals(self.coef, self.intercept, out=self.e)
             self.drift = 0.0
+
+    def compute_anew(self):
+        """Residuals and sums from w and b themselves."""
+        self.objective.residuals(self.coef, self.intercept, out=self.e)
+        self.drift = 0.0
+        self.exact = True
 
 
 class _Direction:
@@ -201,19 +250,12 @@ class _Direction:
         )
 
     def __call__(self, state, gradient):
-        """(step of w, step of b).  The gradient in b is 0: b is balanced."""
         objective = self.objective
-        if objective.fit_intercept:
-            gradient = np.append(gradient, 0.0)
         weight, scale = self._weights(state)
         if self._by_cg(weight, state.n_active):
-            solution = self._conjugate_gradients(state.curvature, gradient)
-        else:
-            H = add_penalty(objective, scale * self._active(weight))
-            solution = solve_factorised(factorise(H), gradient)
-        if objective.fit_intercept:
-            return -solution[:-1], -solution[-1]
-        return -solution, 0.0
+            return -self._conjugate_gradients(state.curvature, gradient)
+        H = add_penalty(objective, scale * self._active(weight))
+        return -solve_factorised(factorise(H), gradient)
 
     def _weights(self, state):
         """(weight of every point, scale): their product is the curvature.
