@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 # Solvers stop a little below the tolerance, since the last certificate is computed
-# anew and rounded in another way.
-SAFETY = 0.99
+# anew, with what rounding may hide.
+SAFETY = 0.9
 
 # Of the first envelope that Newton's method would take.
 ENVELOPE_WIDTHS = 0.25 ** np.arange(8)
