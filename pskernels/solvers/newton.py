@@ -8,7 +8,7 @@ smoothing) the gap falls like mu, and Newton has to follow with ever fewer and
 stiffer active points; with them it falls like mu·|ζ_{k+1} - ζ_k|.
 
 A Newton step sees active points only, those where ℓ_mu has a curvature.  The line
-search is exact, up to a tenth of the initial slope, on residuals alone.
+search is exact, up to a hundredth of the initial slope, on residuals alone.
 """
 
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ MU_FLOOR = 1e-13
 
 # The slope at the end of a search, and how far behind the minimum that may be; both
 # are shares, of the slope at its start and of its length.
-LINE_SEARCH = 0.1
+LINE_SEARCH = 0.01
 OVERSHOOT = 0.1
 
 # Rounding errors of residuals may reach this share of the gap to be certified.
