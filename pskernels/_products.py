@@ -71,16 +71,18 @@ class Features:
         self._passes.run(lambda k: _linear.t_dot(self.Z, x, v, partial, k), n_rows)
         return partial.sum(axis=0)
 
-    def gram(self, weight, rows=None):
+    def gram(self, weight, rows=None, size=None):
         """Z.T @ (weight[:, None] * Z), the upper triangle; the rest is 0.
 
         Costs (rows of positive weight)·r²/2 multiplications.  `rows` are those to
-        be summed, all of positive weight by default.
+        be summed, all of positive weight by default.  A `size` above r leaves room
+        for a border, of zeros.
         """
         if rows is None:
             rows = np.flatnonzero(weight)
         n_groups = min(GRAM_TASKS // self._gram_tasks, len(rows) // MIN_GROUP_ROWS)
-        sums = np.zeros((max(1, n_groups), self.r, self.r))
+        size = self.r if size is None else size
+        sums = np.zeros((max(1, n_groups), size, size))
         step = max(_linear.GRAM_TILE, CALL_WORK // self.r**2)
 
         def add(n_threads, some):
@@ -93,7 +95,7 @@ class Features:
                 add(1, some)
             else:
                 self._grams.run(lambda k, some=some: add(k, some), len(some))
-        return sums.sum(axis=0)
+        return sums.sum(axis=0) if len(sums) > 1 else sums[0]
 
 
 class RunningSum:

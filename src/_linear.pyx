@@ -99,7 +99,8 @@ cdef void gram_tile(
     intp_t row_tile,
     intp_t col_tile,
     double *buffer,               # WORK (2, GRAM_ROWS, TILE)
-    double *out,                  # INOUT (r, r), row-major, upper triangle
+    double *out,                  # INOUT (r, stride), row-major, upper triangle
+    intp_t stride,
 ) noexcept nogil:
     """One tile of out += Zᵀ·diag(weight)·Z, over the listed rows."""
     cdef:
@@ -110,11 +111,11 @@ cdef void gram_tile(
         intp_t col_end = min(r, col_start + TILE)
         int height = <int>(row_end - row_start)
         int width = <int>(col_end - col_start)
-        int ld = <int>r
+        int ld = <int>stride
         int depth
         double *left = buffer
         double *right = buffer + GRAM_ROWS * TILE
-        double *corner = out + row_start * r + col_start
+        double *corner = out + row_start * stride + col_start
         intp_t block, start
     for block in range((n_rows + GRAM_ROWS - 1) // GRAM_ROWS):
         start = block * GRAM_ROWS
@@ -144,7 +145,7 @@ def add_weighted_gram(
     const real_t[:, ::1] Z,       # IN  (n, r)
     const double[::1] weight,     # IN  (n,), not negative
     const intp_t[::1] rows,       # IN  (n_rows,), rows to be summed
-    double[:, :, ::1] out,        # INOUT (n_groups, r, r), upper triangles
+    double[:, :, ::1] out,        # INOUT (n_groups, ≥ r, ≥ r), upper triangles
     double[:, ::1] buffers,       # WORK (n_threads, GRAM_BUFFER)
     int n_threads,
 ):
@@ -172,7 +173,8 @@ def add_weighted_gram(
         start = n_rows * group // n_groups
         end = n_rows * (group + 1) // n_groups
         gram_tile(&Z[0, 0], r, &weight[0], &rows[start], end - start, row_tile,
-                  col_tile, &buffers[threadid(), 0], &out[group, 0, 0])
+                  col_tile, &buffers[threadid(), 0], &out[group, 0, 0],
+                  out.shape[2])
 
 
 def matmul(

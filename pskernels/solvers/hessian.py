@@ -16,17 +16,15 @@ MAX_CG = 200
 def weighted_gram(objective, h, rows=None):
     """Upper triangle of the Hessian without alpha, from all rows or from some."""
     features = objective.features
-    gram = features.gram(h, rows)
     if not objective.fit_intercept:
-        return gram
+        return features.gram(h, rows)
+    gram = features.gram(h, rows, size=features.r + 1)
     if rows is not None:
         chosen = np.zeros_like(h)
         chosen[rows] = h[rows]
         h = chosen
-    bordered = np.zeros((features.r + 1, features.r + 1))
-    bordered[:-1, :-1] = gram
-    bordered[:, -1] = features.bordered_t_dot(h)
-    return bordered
+    gram[:, -1] = features.bordered_t_dot(h)
+    return gram
 
 
 def signed_gram(objective, weight):

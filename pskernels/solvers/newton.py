@@ -47,14 +47,17 @@ OVERSHOOT = 0.1
 # Rounding errors of residuals may reach this share of the gap to be certified.
 DRIFT = 1e-3
 
-# Rows of the subsample for each feature, and a first guess of the iterations.
+# Rows of the subsample for each feature, and a first guess of the iterations: low,
+# so that CG is tried, and what it took is known from then on.
 SUBSAMPLE = 2
-CG_GUESS = 12
+CG_GUESS = 9
 # A multiplication in a pass over Z waits for memory, one in a Gram matrix does not:
-# measured, 5 to 11 times as long, for r from 400 to 1,000 and n from 10,000 to
-# 100,000.  And steps that are not exact are more.
-PASS_COST = 10.0
-EXTRA_STEPS = 1.5
+# 5 to 6 times as long, measured for r from 800 to 1,000 and n from 10,000 to 100,000.
+# A Cholesky factorisation, by one thread, is worth so many of them, times r³.  And
+# steps that are not exact are more.
+PASS_COST = 6.0
+CHOLESKY_COST = 0.6
+EXTRA_STEPS = 2.0
 
 
 @dataclass(frozen=True)
@@ -254,7 +257,9 @@ class _Direction:
         weight, scale = self._weights(state)
         if self._by_cg(weight, state.n_active):
             return -self._conjugate_gradients(state.curvature, gradient)
-        H = add_penalty(objective, scale * self._active(weight))
+        H = self._active(weight)
+        H *= scale
+        add_penalty(objective, H)
         return -solve_factorised(factorise(H), gradient)
 
     def _weights(self, state):
@@ -275,7 +280,8 @@ class _Direction:
             return self.hessian == "cg" and n_active > 0
         r = self.objective.features.r
         direct = self._active.n_to_add(weight) * r / 2
-        cg = SUBSAMPLE * r * r / 2 + self.n_cg * 2 * n_active * PASS_COST
+        cg = (SUBSAMPLE / 2 + CHOLESKY_COST) * r * r
+        cg += self.n_cg * 2 * n_active * PASS_COST
         return EXTRA_STEPS * cg < direct
 
     def _conjugate_gradients(self, h, gradient):
