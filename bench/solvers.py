@@ -268,7 +268,7 @@ def curve(rounds):
         points[name, s] = seconds, error
         print(f"{name:<32} s={s:<4}{1e3 * seconds:>10.1f} ms{error:>9.4f}", flush=True)
 
-    for s in (40, 60, 80, 100, 140, 200, 400, 800):
+    for s in (40, 60, 80, 100, 140, 200, 400, 600, 800):
         for kind, make in sketches.items():
             for loss_name, loss in losses.items():
                 run = least(rounds, our_training, X, y, make(s), loss, 1e-7)
