@@ -1,7 +1,8 @@
 """Products with a matrix of features Z: all that solvers do with it.
 
-`Features` wraps the passes of src/_linear.pyx.  Callers of `gram` keep
-BLAS to one thread (`single_threaded_blas`): the threads here are ours.
+`Features` wraps the passes of src/_linear.pyx.  What has a value for each point and
+output is an array of shape (outputs, n), and coefficients are (outputs, r).  Callers
+keep BLAS to one thread (`single_threaded_blas`): the threads here are ours.
 """
 
 import numpy as np
@@ -14,14 +15,18 @@ from pskernels._threads import ThreadChoice, single_threaded_blas, threads_for
 MAX_GROUPS = 64
 MIN_GROUP_ROWS = 256
 GRAM_TASKS = 16
+# Numbers that all of the groups may keep, unless there are few groups.
+PARTIAL_SIZE = 2**20
+MIN_GROUPS = 8
 
 # Multiplications that make a thread worthwhile: some 50 µs of them.
 PASS_GRAIN = 2**18
 GRAM_GRAIN = 2**20
 
-# Multiplications of one native call for a Gram matrix, well under half a second:
+# Multiplications of one native call, well under half a second, and rows at least:
 # Ctrl-C is heard between calls.
 CALL_WORK = 2**32
+CALL_ROWS = 2**12
 
 
 class Features:
@@ -37,24 +42,29 @@ class Features:
         self.Z = Z
         self.n, self.r = Z.shape
         self._passes = ThreadChoice(threads_for(Z.size, PASS_GRAIN, n_threads))
+        self._outputs = ThreadChoice(n_threads)
         self._grams = ThreadChoice(n_threads)
         n_groups = min(MAX_GROUPS, -(-self.n // MIN_GROUP_ROWS))
         self._partial = np.empty((n_groups, self.r + 1))
         n_tiles = -(-self.r // _linear.GRAM_TILE)
         self._gram_tasks = n_tiles * (n_tiles + 1) // 2
 
-    def dot(self, v, out=None):
-        """Z @ v."""
-        out = np.empty(self.n) if out is None else out
-        if not v.any():
+    def dot(self, V, out=None):
+        """V @ Z.T, for one row or several of V."""
+        out = np.empty((len(V), self.n)) if out is None else out
+        if not V.any():
             out[:] = 0
-            return out
-        self._passes.run(lambda k: _linear.dot(self.Z, v, out, k), self.n)
+        elif len(V) == 1:
+            self._passes.run(lambda k: _linear.dot(self.Z, V[0], out[0], k), self.n)
+        else:
+            self._dot_outputs(V, out)
         return out
 
-    def t_dot(self, x):
-        """Z.T @ x; rows whose x is 0 are not read."""
-        return self._t_dot(x, None)[:-1]
+    def t_dot(self, X):
+        """X @ Z, for one row or several of X; rows of Z whose X is 0 are not read."""
+        if len(X) == 1:
+            return self._t_dot(X[0], None)[None, :-1]
+        return self._t_dot_outputs(X)
 
     def bordered_t_dot(self, x):
         """[Z 1].T @ x."""
@@ -70,6 +80,47 @@ class Features:
         n_rows = np.count_nonzero(x)
         self._passes.run(lambda k: _linear.t_dot(self.Z, x, v, partial, k), n_rows)
         return partial.sum(axis=0)
+
+    def _dot_outputs(self, V, out):
+        V = np.ascontiguousarray(V)
+
+        def call(n_threads, first, last):
+            buffers = np.empty((n_threads, _linear.OUTPUT_BLOCK * self.r))
+            _linear.dot_outputs(self.Z, V, out, first, last, buffers, n_threads)
+
+        self._in_calls(call, self.n, V.size)
+
+    def _t_dot_outputs(self, X):
+        m = len(X)
+        rows = None
+        used = X.any(axis=0)
+        n_rows = int(np.count_nonzero(used))
+        if n_rows < self.n:
+            rows = np.flatnonzero(used)
+        n_groups = min(MAX_GROUPS, max(MIN_GROUPS, PARTIAL_SIZE // (m * self.r)))
+        n_groups = max(1, min(n_groups, n_rows // MIN_GROUP_ROWS))
+        partial = np.zeros((n_groups, m, self.r))
+
+        def call(n_threads, first, last):
+            buffers = np.empty((n_threads, _linear.OUTPUT_BLOCK * (self.r + m)))
+            _linear.t_dot_outputs(
+                self.Z, X, rows, first, last, partial, buffers, n_threads
+            )
+
+        self._in_calls(call, n_rows, m * self.r)
+        return partial.sum(axis=0)
+
+    def _in_calls(self, call, n_rows, row_work):
+        """call(n_threads, first, last) for all rows, so that Ctrl-C is heard."""
+        step = max(CALL_ROWS, CALL_WORK // row_work)
+        for first in range(0, n_rows, step):
+            last = min(first + step, n_rows)
+            if (last - first) * row_work < 2 * PASS_GRAIN:
+                call(1, first, last)
+            else:
+                self._outputs.run(
+                    lambda k, first=first, last=last: call(k, first, last), last - first
+                )
 
     def gram(self, weight, rows=None, size=None):
         """Z.T @ (weight[:, None] * Z), the upper triangle; the rest is 0.

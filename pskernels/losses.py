@@ -23,6 +23,9 @@ from pskernels._validation import (
 
 INF = np.inf
 
+# Functions with one value for all outputs of a point.
+REDUCED = ("value", "conjugate")
+
 # Points that make a thread worthwhile: some 50 µs of them.
 GRAIN = 2**15
 
@@ -30,6 +33,11 @@ GRAIN = 2**15
 @dataclass(frozen=True)
 class Loss:
     """Base class: methods on arrays of predictions u and targets y.
+
+    Every number is a point of its own, unless `axis` says where the outputs of a
+    point lie.  Then `Huber` and `EpsilonInsensitive` are taken of the Euclidean
+    norm over the outputs, and all others are summed over them: values and
+    conjugates have one axis less.
 
     Weights multiply: ``loss.value(u, y, sample_weight=w)`` is w·ℓ(u, y).
     """
@@ -42,10 +50,12 @@ class Loss:
     logistic: ClassVar[bool] = False
     # Classification: targets are +1 and -1, and the residual is y·u - margin.
     margin: ClassVar[float | None] = None
+    # Several outputs: the loss of the norm over them, not the sum.
+    of_norm: ClassVar[bool] = False
 
     @property
     def lipschitz(self):
-        """The largest |∂ℓ/∂u|; infinite for squared losses."""
+        """The largest |∂ℓ/∂u|, of one output; infinite for squared losses."""
         return max(-self.lower, self.upper)
 
     @property
@@ -60,44 +70,53 @@ class Loss:
     @property
     def native(self):
         """The loss as src/_losses.pyx takes it."""
-        return (int(self.logistic), self.epsilon, self.lower, self.upper, self.radius)
+        numbers = self.logistic, self.epsilon, self.lower, self.upper, self.radius
+        return np.array(numbers, dtype=np.float64)
 
-    def value(self, u, y, sample_weight=None):
+    def of_outputs(self, d):
+        """The loss of each of d outputs by itself."""
+        return [self] * d
+
+    def value(self, u, y, sample_weight=None, axis=None):
         """ℓ(u, y)."""
-        return _weighted(self._evaluate("value", u, y), sample_weight)
+        return _weighted(self._evaluate("value", u, y, 0.0, axis), sample_weight)
 
-    def derivative(self, u, y, sample_weight=None):
+    def derivative(self, u, y, sample_weight=None, axis=None):
         """∂ℓ/∂u; where it jumps, a number in between."""
-        return self.envelope_derivative(u, y, 0.0, sample_weight)
+        return self.envelope_derivative(u, y, 0.0, sample_weight, axis)
 
-    def envelope(self, u, y, mu, sample_weight=None):
+    def envelope(self, u, y, mu, sample_weight=None, axis=None):
         """The Moreau envelope of width mu: min over v of ℓ(v, y) + (u - v)²/(2·mu)."""
         mu = check_positive(mu, "mu")
-        return _weighted(self._evaluate("value", u, y, mu), sample_weight)
+        return _weighted(self._evaluate("value", u, y, mu, axis), sample_weight)
 
-    def envelope_derivative(self, u, y, mu, sample_weight=None):
+    def envelope_derivative(self, u, y, mu, sample_weight=None, axis=None):
         """Derivative in u of the envelope; mu = 0 is the loss itself."""
         mu = check_non_negative(mu, "mu")
         sign, _ = self._frame(y)
-        return _weighted(sign * self._evaluate("derivative", u, y, mu), sample_weight)
+        zeta = sign * self._evaluate("derivative", u, y, mu, axis)
+        return _weighted(zeta, sample_weight, axis)
 
     def envelope_second_derivative(self, u, y, mu, sample_weight=None):
         """Second derivative in u of the envelope; 0 at a corner of the first."""
         mu = check_non_negative(mu, "mu")
-        return _weighted(self._evaluate("second", u, y, mu), sample_weight)
+        return _weighted(self._evaluate("second", u, y, mu, None), sample_weight)
 
-    def prox(self, u, y, mu):
+    def prox(self, u, y, mu, axis=None):
         """The proximal point: the v that attains the envelope."""
         mu = check_positive(mu, "mu")
         sign, offset = self._frame(y)
-        return sign * (self._evaluate("prox", u, y, mu) + offset)
+        return sign * (self._evaluate("prox", u, y, mu, axis) + offset)
 
-    def conjugate(self, zeta, y, sample_weight=None):
+    def conjugate(self, zeta, y, sample_weight=None, axis=None):
         """ℓ*(ζ, y) = sup over u of ζ·u - ℓ(u, y); infinite outside of its domain."""
         sign, offset = self._frame(y)
         zeta = sign * check_real_array(zeta, "zeta").astype(np.float64)
-        value = _on_array("conjugate", self, zeta, 0.0) + zeta * offset
-        return _weighted(value, sample_weight)
+        linear = zeta * offset
+        if axis is not None:
+            linear = linear.sum(axis=axis)
+        value = self._on_residuals("conjugate", zeta, 0.0, axis)
+        return _weighted(value + linear, sample_weight)
 
     def constant_minimiser(self, y, sample_weight=None):
         """A b that minimises Σ weight·ℓ(b, y): the model without features.
@@ -105,17 +124,25 @@ class Loss:
         Infinite for `Logistic` where y has one class only.
         """
         y = self.check_targets(y)
+        if y.ndim > 1:
+            raise ValueError(f"y must be 1-d, one target for each point, got {y.shape}")
         weight = np.ones(len(y)) if sample_weight is None else sample_weight
         weight = check_weights(weight, len(y))
         return float(self._constant_minimiser(y, weight))
 
     def check_targets(self, y):
-        """y as an array of finite float64; +1 and -1 only for classification."""
+        """y as an array of finite float64, of shape (n,), or (n, d) for d > 1 outputs.
+
+        +1 and -1 only for classification.
+        """
         y = check_real_array(y, "y")
         if y.ndim == 2 and y.shape[1] == 1:
             y = y[:, 0]
-        if y.ndim != 1 or len(y) == 0:
-            raise ValueError(f"y must be 1-d, one target for each point, got {y.shape}")
+        if y.ndim not in (1, 2) or y.size == 0:
+            raise ValueError(
+                "y must have one target for each point, or a row of them for each "
+                f"point, got shape {y.shape}"
+            )
         y = np.ascontiguousarray(y, dtype=np.float64)
         if not np.isfinite(y).all():
             raise_not_finite(y, "y")
@@ -132,21 +159,45 @@ class Loss:
         y = np.asarray(y, dtype=np.float64)
         return (y, self.margin) if self.classification else (1.0, y)
 
-    def _evaluate(self, function, u, y, mu=0.0):
+    def _evaluate(self, function, u, y, mu, axis):
         sign, offset = self._frame(y)
         residual = sign * check_real_array(u, "u").astype(np.float64) - offset
         if not np.isfinite(residual).all():
             raise ValueError("u and y must be finite, and so must be u - y")
-        return _on_array(function, self, residual, mu)
+        return self._on_residuals(function, residual, mu, axis)
+
+    def _on_residuals(self, function, e, mu, axis):
+        if axis is None:
+            return _on_array(function, self, e, mu)
+        e = np.moveaxis(e, axis, 0)
+        if self.of_norm:
+            norm = np.linalg.norm(e, axis=0)
+            out = _on_array(function, self, norm, mu)
+            if function in REDUCED:
+                return out
+            # the function of the norm, in the direction of e
+            out = e * (out / np.where(norm > 0, norm, 1.0))
+        else:
+            parts = zip(self.of_outputs(len(e)), e, strict=True)
+            out = np.stack(
+                [_on_array(function, loss, part, mu) for loss, part in parts]
+            )
+            if function in REDUCED:
+                return out.sum(axis=0)
+        return np.moveaxis(out, 0, axis)
 
 
 @dataclass(frozen=True)
 class Huber(Loss):
-    """e²/2 if |e| ≤ kappa, else kappa·(|e| - kappa/2), for e = u - y."""
+    """e²/2 if |e| ≤ kappa, else kappa·(|e| - kappa/2), for e = u - y.
+
+    With several outputs |e| is the Euclidean norm over them.
+    """
 
     kappa: float = 1.0
 
     radius: ClassVar = 1.0
+    of_norm: ClassVar = True
 
     def __post_init__(self):
         check_positive(self.kappa, "kappa")
@@ -205,9 +256,14 @@ class _PiecewiseLinear(Loss):
 
 @dataclass(frozen=True)
 class EpsilonInsensitive(_PiecewiseLinear):
-    """max(|u - y| - epsilon, 0)."""
+    """max(|u - y| - epsilon, 0).
+
+    With several outputs |u - y| is the Euclidean norm over them.
+    """
 
     epsilon: float = 0.1
+
+    of_norm: ClassVar = True
 
     def __post_init__(self):
         check_non_negative(self.epsilon, "epsilon")
@@ -219,25 +275,71 @@ class EpsilonInsensitive(_PiecewiseLinear):
 
 @dataclass(frozen=True)
 class Pinball(_PiecewiseLinear):
-    """max(tau·(y - u), (tau - 1)·(y - u)): u is the tau-quantile of y."""
+    """max(tau·(y - u), (tau - 1)·(y - u)): u is the tau-quantile of y.
 
-    tau: float = 0.5
+    tau is one level, or a sequence of them: one for each output.  If y has one
+    output only, that is the target of every level.
+    """
+
+    tau: float | tuple = 0.5
 
     def __post_init__(self):
-        check_open_probability(self.tau, "tau")
+        if np.ndim(self.tau) == 0:
+            check_open_probability(self.tau, "tau")
+            return
+        levels = tuple(np.ravel(self.tau).tolist())
+        if not levels:
+            raise ValueError("tau must have at least one level, got none")
+        for tau in levels:
+            check_open_probability(tau, "tau")
+        object.__setattr__(self, "tau", levels if len(levels) > 1 else levels[0])
 
     @property
     def lower(self):
-        return -self.tau
+        return -self._level
 
     @property
     def upper(self):
-        return 1 - self.tau
+        return 1 - self._level
+
+    @property
+    def lipschitz(self):
+        return max(np.max(self.tau), 1 - np.min(self.tau))
+
+    @property
+    def _level(self):
+        if np.ndim(self.tau) > 0:
+            raise ValueError(
+                f"{self} has {len(self.tau)} outputs: say along which axis they lie"
+            )
+        return self.tau
+
+    def of_outputs(self, d):
+        if np.ndim(self.tau) == 0:
+            return [self] * d
+        self._check_width(d)
+        return [Pinball(tau) for tau in self.tau]
+
+    def check_targets(self, y):
+        y = super().check_targets(y)
+        if np.ndim(self.tau) > 0:
+            if y.ndim == 1:
+                return np.repeat(y[:, None], len(self.tau), axis=1)
+            self._check_width(y.shape[1])
+        return y
+
+    def _check_width(self, d):
+        if d != len(self.tau):
+            raise ValueError(
+                f"y must have one column, or {len(self.tau)} for the "
+                f"{len(self.tau)} levels of {self}, got {d}"
+            )
 
 
 @dataclass(frozen=True)
 class Absolute(_PiecewiseLinear):
-    """|u - y|."""
+    """|u - y|; several outputs: its sum over them (for the norm,
+    ``EpsilonInsensitive(0)``)."""
 
 
 @dataclass(frozen=True)
@@ -291,31 +393,44 @@ class Logistic(Loss):
 
 
 class WeightedLoss:
-    """Σ weight·ℓ as a function of the residuals e of all points.
+    """Σ weight·ℓ as a function of the residuals e of all points and outputs.
 
     Weights are divided by their sum.  Residuals and the derivatives ζ with
-    respect to them are in the frame of src/losses.h: e = sign·u - offset.
+    respect to them are in the frame of src/losses.h: e = sign·u - offset.  They are
+    arrays of shape (d, n).
 
     Parameters
     ----------
     loss : Loss
-    y : array of shape (n,), already checked
+    y : array of shape (d, n), already checked
     weight : array of shape (n,), already checked
     n_threads : int
+
+    Attributes
+    ----------
+    radial : bool
+        Whether it is the loss of the norm over outputs.
+    losses : list
+        That of each output, or the one of the norm.
+    numbers : array
+        What the native code takes for them.
     """
 
     def __init__(self, loss, y, weight, n_threads):
         self.loss = loss
-        self.n_threads = threads_for(len(y), GRAIN, n_threads)
+        self.n_threads = threads_for(y.size, GRAIN, n_threads)
         self.y = y
         self.weight = weight / weight.sum()
-        n_chunks = -(-len(y) // _losses.CHUNK_POINTS)
-        self._sums = np.empty((n_chunks, 2))
-        self._counts = np.empty(n_chunks, np.intp)
+        self.radial = loss.of_norm and len(y) > 1
+        self.losses = [loss] if self.radial else loss.of_outputs(len(y))
+        self.numbers = np.array([one.native for one in self.losses])
+        n_chunks = -(-y.shape[1] // _losses.CHUNK_POINTS)
+        self._sums = np.empty((len(self.losses), n_chunks, 2))
+        self._counts = np.empty((len(self.losses), n_chunks), np.intp)
 
     @cached_property
     def sign(self):
-        """±1 for each point: de/du."""
+        """±1 for each point and output: de/du."""
         return self.y if self.loss.classification else np.ones_like(self.y)
 
     @cached_property
@@ -325,11 +440,12 @@ class WeightedLoss:
             return self.y
         return np.full_like(self.y, self.loss.margin)
 
-    @cached_property
-    def signed_weight(self):
-        if not self.loss.classification:
-            return self.weight
-        return self.sign * self.weight
+    def flow(self, zeta):
+        """weight·∂ℓ/∂u: what the points pull at their predictions with."""
+        flow = self.weight * zeta
+        if self.loss.classification:
+            flow *= self.sign
+        return flow
 
     def residuals(self, u):
         """e, in place of the predictions u."""
@@ -340,10 +456,31 @@ class WeightedLoss:
             u -= self.y
         return u
 
+    def steps(self, du):
+        """The change of the residuals, in place of that of the predictions."""
+        if self.loss.classification:
+            du *= self.sign
+        return du
+
+    def norms(self, e):
+        """|e| of every output, or of every point if the loss is that of the norm."""
+        return np.linalg.norm(e, axis=0, keepdims=True) if self.radial else np.abs(e)
+
+    def make_curvature(self):
+        """Room for the curvatures of `smooth_derivatives`."""
+        d, n = self.y.shape
+        return np.empty((2 if self.radial else d, n))
+
     def smooth_derivatives(self, e, shift, mu, zeta, curvature):
         """Fill ζ and weight·ℓ'' of the envelope at e + mu·shift.
 
-        Returns how many points have a curvature.
+        If the loss is that of the norm, two numbers for each point are filled, and
+        its Hessian is curvature[0]·I + curvature[1]·ζ·ζᵀ.
+
+        Returns
+        -------
+        ndarray
+            How many points have a curvature, for each of `losses`.
         """
         _losses.smooth_derivatives(
             e,
@@ -352,11 +489,12 @@ class WeightedLoss:
             zeta,
             curvature,
             self._counts,
-            self.loss.native,
+            self.numbers,
+            self.radial,
             mu,
             self.n_threads,
         )
-        return int(self._counts.sum())
+        return self._counts.sum(axis=1)
 
     def slope(self, e, step, shift, mu, t):
         """d/dt and d²/dt² of Σ weight·ℓ_mu(e + t·step + mu·shift)."""
@@ -366,26 +504,63 @@ class WeightedLoss:
             shift,
             self.weight,
             self._sums,
-            self.loss.native,
+            self.numbers,
+            self.radial,
             mu,
             t,
             self.n_threads,
         )
-        return self._sums.sum(axis=0)
-
-    def sensitivity(self, e, error):
-        """The most that ℓ can rise where residuals are wrong by an error."""
-        value, *others = (
-            _on_array("value", self.loss, at, 0.0) for at in (e, e - error, e + error)
-        )
-        return np.maximum(*others) - value
+        return self._sums.sum(axis=(0, 1))
 
     def fenchel_young(self, e, zeta):
         """Σ weight·ℓ(e), and by how much it exceeds Σ weight·(e·ζ - ℓ*(ζ))."""
         _losses.fenchel_young(
-            e, zeta, self.weight, self._sums, self.loss.native, self.n_threads
+            e,
+            zeta,
+            self.weight,
+            self._sums,
+            self.numbers,
+            self.radial,
+            self.n_threads,
         )
-        return self._sums.sum(axis=0)
+        return self._sums.sum(axis=(0, 1))
+
+    def output(self, j):
+        """The same for output j alone, of a loss that is a sum over outputs."""
+        other = object.__new__(WeightedLoss)
+        other.__dict__.update(
+            loss=self.losses[j],
+            losses=self.losses[j : j + 1],
+            n_threads=self.n_threads,
+            y=self.y[j : j + 1],
+            weight=self.weight,
+            radial=False,
+            numbers=self.numbers[j : j + 1],
+            _sums=self._sums[j : j + 1],
+            _counts=self._counts[j : j + 1],
+        )
+        return other
+
+    def sensitivity(self, e, error):
+        """The most that ℓ can rise where residuals are wrong by an error."""
+        if self.radial:
+            e, error = self.norms(e), self.norms(error)
+        total = 0.0
+        for loss, at, by in zip(self.losses, e, error, strict=True):
+            value, *others = (
+                _on_array("value", loss, near, 0.0) for near in (at, at - by, at + by)
+            )
+            total = total + (np.maximum(*others) - value)
+        return total
+
+    def into_domain(self, zeta):
+        """ζ where the conjugate is finite."""
+        if self.radial:
+            norm = np.linalg.norm(zeta, axis=0)
+            return zeta * (self.loss.upper / np.maximum(norm, self.loss.upper))
+        lower = np.array([[loss.lower] for loss in self.losses])
+        upper = np.array([[loss.upper] for loss in self.losses])
+        return np.clip(zeta, lower, upper)
 
 
 LOSSES = {
@@ -437,5 +612,8 @@ def _on_array(function, loss, values, mu):
     return out.reshape(np.shape(values))[()]
 
 
-def _weighted(values, sample_weight):
-    return values if sample_weight is None else values * np.asarray(sample_weight)
+def _weighted(values, sample_weight, axis=None):
+    if sample_weight is None:
+        return values
+    weight = np.asarray(sample_weight)
+    return values * (weight if axis is None else np.expand_dims(weight, axis))

@@ -1,15 +1,18 @@
 """The problem that solvers see: a linear machine on features, and its dual.
 
-    P(w, b) = Σ_i ω_i ℓ(z_iᵀw + b, y_i) + (alpha/2)‖w‖²,    Σ_i ω_i = 1
-    D(ζ)    = -Σ_i ω_i ℓ_i*(ζ_i) - ‖Σ_i ω_i ζ_i z_i‖² / (2·alpha)
+    P(Θ, b) = Σ_i ω_i ℓ(u_i, y_i) + (alpha/2)‖Θ‖²,   u_i = B Θ z_i + b,   Σ_i ω_i = 1
+    D(ζ)    = -Σ_i ω_i ℓ_i*(ζ_i) - ‖G‖² / (2·alpha),   G = Bᵀ Σ_i ω_i ζ_i z_iᵀ
 
-D(ζ) ≤ P(w, b) for every ζ with finite conjugates and, where there is an
-intercept, with Σ_i ω_i ζ_i = 0.  So P - D at any such ζ bounds how far w is from
-the optimum.  With g = Σ_i ω_i ζ_i z_i the difference is
+with d outputs u_i and ζ_i ∈ R^d, and B·Bᵀ = M (`outputs`); for one output B = 1.
+D(ζ) ≤ P(Θ, b) for every ζ with finite conjugates and, where there is an intercept,
+with Σ_i ω_i ζ_i = 0.  So P - D at any such ζ bounds how far Θ is from the optimum.
+The difference is
 
-    P - D = Σ_i ω_i (ℓ(u_i) + ℓ_i*(ζ_i) - u_i ζ_i) + ‖alpha·w + g‖² / (2·alpha),
+    P - D = Σ_i ω_i (ℓ(u_i) + ℓ_i*(ζ_i) - u_iᵀζ_i) + ‖alpha·Θ + G‖² / (2·alpha),
 
 two sums of terms that are not negative: no large numbers are subtracted.
+
+Arrays: Θ is (k, r), b is (d,), and what points have is (d, n).
 """
 
 import math
@@ -19,6 +22,7 @@ import numpy as np
 
 from pskernels._products import Features
 from pskernels.losses import WeightedLoss
+from pskernels.outputs import Outputs
 
 # Σ ω ζ below this share of Σ ω |ζ| is rounding.
 BALANCED = 1e-13
@@ -32,6 +36,7 @@ OBJECTIVE_FLOOR = 1e-9
 SMOOTH_ENOUGH = 4.0
 
 MAX_EVALUATIONS = 80
+MAX_BALANCING = 30
 EPS = float(np.finfo(np.float64).eps)
 
 
@@ -41,41 +46,55 @@ class Certificate(NamedTuple):
     objective: float
     gap: float  # P - D = excess + the part of the gradient
     excess: float  # the part of the losses: 0 where ζ is a derivative of ℓ at u
-    gradient: np.ndarray  # alpha·w + g
+    gradient: np.ndarray  # alpha·Θ + G
 
 
 class Objective:
-    """P(w, b) on given features and targets, with what Newton's method needs.
+    """P(Θ, b) on given features and targets, with what Newton's method needs.
 
     Parameters
     ----------
     features : Features
     points : WeightedLoss
+    outputs : Outputs
     alpha : float
     fit_intercept : bool
 
     Attributes
     ----------
-    shift : float
+    shift : array of shape (d,)
         What targets were moved by; b is relative to it.
     """
 
-    def __init__(self, features: Features, points: WeightedLoss, alpha, fit_intercept):
+    def __init__(
+        self,
+        features: Features,
+        points: WeightedLoss,
+        outputs: Outputs,
+        alpha,
+        fit_intercept,
+    ):
         self.features = features
         self.points = points
+        self.outputs = outputs
         self.alpha = alpha
         self.fit_intercept = fit_intercept
-        self.null_intercept = self.shift = 0.0
+        self.null_intercept = np.zeros(outputs.d)
+        self.shift = np.zeros(outputs.d)
         if fit_intercept:
             self._find_null_intercept()
-        e = self.residuals(np.zeros(features.r), self.null_intercept)
+        e = self.residuals(self.null_theta(), self.null_intercept)
         with np.errstate(over="ignore", invalid="ignore"):
             self.null_objective = points.fenchel_young(e, np.zeros_like(e))[0]
         if not np.isfinite(self.null_objective):
             raise ValueError("the losses of a constant overflow float64: scale y")
-        if self.null_objective == 0 and points.loss.smooth and points.weight @ e != 0:
+        if (
+            self.null_objective == 0
+            and points.loss.smooth
+            and (e @ points.weight).any()
+        ):
             raise ValueError("the losses of a constant underflow to 0: scale y")
-        self.residual_scale = points.weight @ np.abs(e) or 1.0
+        self.residual_scale = np.mean(points.norms(e) @ points.weight) or 1.0
         self.zeta_scale = points.loss.lipschitz
         if points.loss.radius > 0:
             slope = self.residual_scale / points.loss.radius
@@ -83,15 +102,24 @@ class Objective:
         self.first_mu = self._first_mu()
         self.shared = {}
 
+    def null_theta(self):
+        return np.zeros((self.outputs.k, self.features.r))
+
     def _find_null_intercept(self):
-        """The best constant model.
+        """The best constant model (of a loss of the norm: of each output by itself).
 
         In regression targets are moved by it: b and the residuals then keep the
         digits that a large mean of y would take.
         """
         points = self.points
-        null = points.loss.constant_minimiser(points.y, points.weight)
-        if np.isinf(null):
+        losses = points.loss.of_outputs(self.outputs.d)
+        null = np.array(
+            [
+                loss.constant_minimiser(y, points.weight)
+                for loss, y in zip(losses, points.y, strict=True)
+            ]
+        )
+        if np.isinf(null).any():
             raise ValueError(
                 "y has one class only (of positive weight), for which the logistic "
                 "loss has no minimiser; use fit_intercept=False or another loss"
@@ -100,7 +128,7 @@ class Objective:
             self.null_intercept = null
         else:
             self.shift = null
-            points.y = points.y - null
+            points.y = points.y - null[:, None]
 
     def _first_mu(self):
         """The envelope whose derivative climbs over the width of the residuals."""
@@ -119,56 +147,109 @@ class Objective:
         other.__dict__.update(self.__dict__, alpha=alpha)
         return other
 
-    def residuals(self, coef, intercept, out=None):
+    def residuals(self, theta, intercept, out=None):
         """e of every point, in the frame of the loss."""
-        u = self.features.dot(coef, out)
-        u += intercept
+        u = self.outputs.predictions(self.features, theta, out)
+        u += intercept[:, None]
         return self.points.residuals(u)
 
-    def steps(self, coef_step, intercept_step, out):
+    def steps(self, theta_step, intercept_step, out=None):
         """de, the change of the residuals."""
-        du = self.features.dot(coef_step, out)
-        du += intercept_step
-        if self.points.loss.classification:
-            du *= self.points.sign
-        return du
+        du = self.outputs.predictions(self.features, theta_step, out)
+        du += intercept_step[:, None]
+        return self.points.steps(du)
+
+    def pull(self, flow):
+        """Bᵀ Σ_i flow_i z_iᵀ."""
+        return self.outputs.pull(self.features, flow)
 
     def balance(self, e, shift, mu):
-        """The change of the intercept that makes Σ ω ζ = 0, ζ = ℓ_mu'(e + mu·shift).
+        """The change of b that makes Σ ω ζ = 0, ζ = ℓ_mu'(e + mu·shift).
 
-        It also minimises the envelope over the intercept.
+        It also minimises the envelope over b.
         """
-        sign = self.points.sign
+        if self.points.radial:
+            return self._balance_jointly(e, shift, mu)
+        changes = [
+            self._balance_along(
+                self.points.output(j),
+                e[j : j + 1],
+                self.points.sign[j : j + 1],
+                None if shift is None else shift[j : j + 1],
+                mu,
+            )
+            for j in range(len(e))
+        ]
+        return np.array(changes)
+
+    def _balance_along(self, points, e, step, shift, mu):
         tolerance = BALANCED * self.zeta_scale
         return find_root(
-            lambda t: self.points.slope(e, sign, shift, mu, t),
+            lambda t: points.slope(e, step, shift, mu, t),
             start=0.0,
             width=max(mu * self.zeta_scale, 1e-3 * self.residual_scale),
             accept=lambda t, value, slope: abs(value) <= tolerance,
         )
 
-    def certify(self, coef, e, zeta, sum_flow=None):
-        """Certificate of w with residuals e, from the derivatives ζ.
+    def _balance_jointly(self, e, shift, mu):
+        """Newton's method in b, for a loss of the norm over outputs."""
+        points = self.points
+        change = np.zeros(len(e))
+        e = e.copy()
+        zeta, curvature = np.empty_like(e), points.make_curvature()
+        for _ in range(MAX_BALANCING):
+            points.smooth_derivatives(e, shift, mu, zeta, curvature)
+            total = zeta @ points.weight
+            if np.abs(total).max() <= BALANCED * self.zeta_scale:
+                break
+            across, along = curvature
+            hessian = (zeta * along) @ zeta.T
+            hessian[np.diag_indices_from(hessian)] += across.sum()
+            direction = -np.linalg.lstsq(hessian, total, rcond=BALANCED)[0]
+            if not total @ direction < 0:  # no point has a curvature, or rounding
+                direction = -total
+            step = np.repeat(direction[:, None], e.shape[1], axis=1)
+            t = self._search(e, step, shift, mu, total @ direction)
+            if t == 0:
+                break
+            e += t * step
+            change += t * direction
+        return change
 
-        With an intercept, ζ is made feasible in place.  `sum_flow` computes
-        Σ_i ω_i ζ_i z_i from ω ζ, in place of a pass over Z.
+    def _search(self, e, step, shift, mu, initial):
+        """How far to go along a step, whose slope is `initial` at 0."""
+        return find_root(
+            lambda t: self.points.slope(e, step, shift, mu, t),
+            start=1.0,
+            width=1.0,
+            accept=lambda t, value, slope: abs(value) <= 0.1 * -initial,
+            low=0.0,
+        )
+
+    def certify(self, theta, e, zeta, sum_flow=None):
+        """Certificate of Θ with residuals e, from the derivatives ζ.
+
+        With an intercept, ζ is made feasible in place.  `sum_flow` computes what
+        `pull` does, from what it knows of the flow before.
         """
-        flow = self.points.signed_weight * zeta
+        flow = self.points.flow(zeta)
         if self.fit_intercept:
-            _shrink_to_balance(zeta, flow)
-        gradient = (sum_flow or self.features.t_dot)(flow)
-        gradient += self.alpha * coef
+            for j in range(len(flow)):
+                _shrink_to_balance(zeta[j], flow[j])
+        gradient = (sum_flow or self.pull)(flow)
+        gradient += self.alpha * theta
         value, excess = self.points.fenchel_young(e, zeta)
-        objective = value + self.alpha / 2 * (coef @ coef)
-        gap = excess + (gradient @ gradient) / (2 * self.alpha)
+        objective = value + self.alpha / 2 * squared_norm(theta)
+        gap = excess + squared_norm(gradient) / (2 * self.alpha)
         return Certificate(objective, gap, excess, gradient)
 
     def rounding(self, e):
         """How much of the losses the rounding of targets and predictions may hide."""
         points = self.points
-        if np.ptp(points.y[points.weight > 0]) == 0:  # a constant is fitted exactly
+        used = points.y[:, points.weight > 0]
+        if np.ptp(used, axis=1).max() == 0:  # a constant is fitted exactly
             return 0.0
-        size = 2 * np.abs(points.y + self.shift) + np.abs(e)
+        size = 2 * np.abs(points.y + self.shift[:, None]) + np.abs(e)
         return points.weight @ points.sensitivity(e, EPS * size)
 
     def relative(self, gap, objective):
@@ -178,10 +259,15 @@ class Objective:
         return gap / max(objective, OBJECTIVE_FLOOR * self.null_objective)
 
 
+def squared_norm(array):
+    flat = array.reshape(-1)
+    return flat @ flat
+
+
 def _shrink_to_balance(zeta, flow):
     """Make Σ flow = 0 by shrinking the ζ of the heavier side, both in place.
 
-    Every domain is an interval around 0, so that shrinking never leaves it.
+    Every domain is an interval around 0, or a ball, so that shrinking never leaves it.
     """
     total = flow.sum()
     if abs(total) <= BALANCED * np.abs(flow).sum():

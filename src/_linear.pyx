@@ -29,12 +29,18 @@ cdef extern from "linear.h" nogil:
     void psk_gather_float(intp_t n_rows, const intp_t *rows, const double *weight,
                           intp_t r, const float *Z, intp_t start, intp_t end,
                           double *out)
+    void psk_copy_rows_double(intp_t n_rows, const intp_t *rows, intp_t r,
+                              const double *Z, double *out)
+    void psk_copy_rows_float(intp_t n_rows, const intp_t *rows, intp_t r,
+                             const float *Z, double *out)
 
 cdef enum:
     DOT_ROWS = 256       # rows that a thread takes at a time
     GRAM_ROWS = 128      # GRAM_ROWS × 2 tiles stay in the second-level cache
     TILE = 256
+    OUTPUT_ROWS = 128    # rows that BLAS takes at a time, for several outputs
 
+OUTPUT_BLOCK = OUTPUT_ROWS
 GRAM_BUFFER = 2 * GRAM_ROWS * TILE
 GRAM_TILE = TILE
 MATMUL_ROWS = DOT_ROWS
@@ -88,6 +94,125 @@ def t_dot(
         else:
             psk_t_dot_float(end - start, r, &Z[start, 0], &x[start], v_data,
                             &partial[group, 0])
+
+
+cdef const double *as_doubles(
+    const real_t *Z,              # IN  (n, r)
+    intp_t r,
+    const intp_t *rows,           # IN  (n_rows,), or NULL: the first n_rows
+    intp_t n_rows,
+    double *buffer,               # WORK (OUTPUT_ROWS, r)
+) noexcept nogil:
+    """The rows as a block of doubles: Z itself, where it is one."""
+    if real_t is double:
+        if rows == NULL:
+            return Z
+        psk_copy_rows_double(n_rows, rows, r, Z, buffer)
+    else:
+        psk_copy_rows_float(n_rows, rows, r, Z, buffer)
+    return buffer
+
+
+def dot_outputs(
+    const real_t[:, ::1] Z,       # IN  (n, r)
+    const double[:, ::1] V,       # IN  (m, r)
+    double[:, ::1] out,           # OUT (m, n)
+    intp_t first,
+    intp_t last,
+    double[:, ::1] buffers,       # WORK (n_threads, OUTPUT_ROWS · r)
+    int n_threads,
+):
+    """out[:, first:last] := V·Zᵀ, of these rows of Z"""
+    cdef:
+        int r = <int>Z.shape[1]
+        int m = <int>V.shape[0]
+        int ld = <int>out.shape[1]
+        double one = 1
+        double zero = 0
+        intp_t block, start
+        int n_rows
+        const double *rows
+    for block in prange((last - first + OUTPUT_ROWS - 1) // OUTPUT_ROWS, nogil=True,
+                        num_threads=n_threads, use_threads_if=n_threads > 1,
+                        schedule="dynamic"):
+        start = first + block * OUTPUT_ROWS
+        n_rows = <int>min(<intp_t>OUTPUT_ROWS, last - start)
+        rows = as_doubles(&Z[start, 0], r, NULL, n_rows, &buffers[threadid(), 0])
+        # by columns: out = Z @ Vᵀ
+        dgemm("T", "N", &n_rows, &m, &r, &one, <double *>rows, &r, <double *>&V[0, 0],
+              &r, &zero, &out[0, start], &ld)
+
+
+cdef void add_t_dot(
+    const real_t *Z,              # IN  (n, r)
+    int r,
+    const double *X,              # IN  (m, n)
+    int m,
+    intp_t n,
+    const intp_t *rows,           # IN  (n_rows,), or NULL: all from the first on
+    intp_t n_rows,
+    double *buffer,               # WORK (OUTPUT_ROWS, r + m)
+    double *out,                  # INOUT (m, r)
+) noexcept nogil:
+    """out += X·Z, over the listed rows of Z and columns of X."""
+    cdef:
+        double one = 1
+        double *some = buffer + OUTPUT_ROWS * r
+        const double *left
+        const double *right
+        const intp_t *listed
+        int depth, ld
+        intp_t block, start, i, j
+    for block in range((n_rows + OUTPUT_ROWS - 1) // OUTPUT_ROWS):
+        start = block * OUTPUT_ROWS
+        depth = <int>min(<intp_t>OUTPUT_ROWS, n_rows - start)
+        if rows == NULL:
+            left = as_doubles(Z + start * r, r, NULL, depth, buffer)
+            right = X + start
+            ld = <int>n
+        else:
+            listed = rows + start
+            left = as_doubles(Z, r, listed, depth, buffer)
+            for j in range(m):
+                for i in range(depth):
+                    some[j * depth + i] = X[j * n + listed[i]]
+            right = some
+            ld = depth
+        # by columns: outᵀ += Zᵀ @ Xᵀ
+        dgemm("N", "N", &r, &m, &depth, &one, <double *>left, &r, <double *>right, &ld,
+              &one, out, &r)
+
+
+def t_dot_outputs(
+    const real_t[:, ::1] Z,       # IN  (n, r)
+    const double[:, ::1] X,       # IN  (m, n)
+    const intp_t[::1] rows,       # IN  (n_rows,), or None: all
+    intp_t first,
+    intp_t last,
+    double[:, :, ::1] partial,    # INOUT (n_groups, m, r)
+    double[:, ::1] buffers,       # WORK (n_threads, OUTPUT_ROWS · (r + m))
+    int n_threads,
+):
+    """Σ over groups of partial += X·Z, over rows[first:last]."""
+    cdef:
+        intp_t n = Z.shape[0]
+        int r = <int>Z.shape[1]
+        int m = <int>X.shape[0]
+        intp_t n_groups = partial.shape[0]
+        bint listed = rows is not None
+        intp_t group, start, end
+    for group in prange(n_groups, nogil=True, num_threads=n_threads,
+                        use_threads_if=n_threads > 1, schedule="dynamic"):
+        start = first + (last - first) * group // n_groups
+        end = first + (last - first) * (group + 1) // n_groups
+        if start == end:
+            continue
+        if listed:
+            add_t_dot(&Z[0, 0], r, &X[0, 0], m, n, &rows[start], end - start,
+                      &buffers[threadid(), 0], &partial[group, 0, 0])
+        else:
+            add_t_dot(&Z[start, 0], r, &X[0, start], m, n, NULL, end - start,
+                      &buffers[threadid(), 0], &partial[group, 0, 0])
 
 
 cdef void gram_tile(

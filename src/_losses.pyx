@@ -1,18 +1,21 @@
-"""Losses on arrays: loss_loops.h in chunks of points, by several threads.
+"""Losses on arrays: loss_loops.h and radial_loops.h, by several threads.
 
 Stage: residuals e of n points -> values, derivatives, proximal points; and the
 sums over points that a solver needs.
 
-Parallel axis: chunks of CHUNK points, each owned by one thread.  Sums are kept
-for each chunk and added by the caller in the order of the chunks, so that they
-do not depend on the number of threads.  Everything is double.
+Arrays over points have a row for each of the d outputs, (d, n).  A loss is a sum
+over outputs, each with its own parameters, or the loss of the norm over outputs
+("radial").  Its parameters are five numbers for each output, `unpack` in losses.h;
+a radial loss has one row of them.
 
-A loss is a tuple (logistic, epsilon, lower, upper, radius), see _loss_spec.pxd.
+Parallel axis: chunks of CHUNK points of an output, or of all outputs, each owned
+by one thread.  Sums are kept for each chunk and added by the caller in the order
+of the chunks, so that they do not depend on the number of threads.  Everything
+is double.
 """
 
 from cython.parallel cimport prange
 
-from _loss_spec cimport psk_loss, unpack
 from _types cimport intp_t
 
 cdef extern from "loss_loops.h" nogil:
@@ -24,17 +27,30 @@ cdef extern from "loss_loops.h" nogil:
         PSK_CONJUGATE
 
     void psk_evaluate(
-        const psk_loss *loss, int function, double mu, intp_t n, const double *e,
+        const double *loss, int function, double mu, intp_t n, const double *e,
         double *out)
     intp_t psk_smooth_derivatives(
-        const psk_loss *loss, double mu, intp_t n, const double *e,
+        const double *loss, double mu, intp_t n, const double *e,
         const double *shift, const double *weight, double *zeta, double *curvature)
     void psk_slope(
-        const psk_loss *loss, double mu, double t, intp_t n, const double *e,
+        const double *loss, double mu, double t, intp_t n, const double *e,
         const double *step, const double *shift, const double *weight, double *sums)
     void psk_fenchel_young(
-        const psk_loss *loss, intp_t n, const double *e, const double *zeta,
+        const double *loss, intp_t n, const double *e, const double *zeta,
         const double *weight, double *sums)
+
+cdef extern from "radial_loops.h" nogil:
+    intp_t psk_radial_derivatives(
+        const double *loss, double mu, intp_t d, intp_t stride, intp_t n,
+        const double *e, const double *shift, const double *weight, double *zeta,
+        double *across, double *along)
+    void psk_radial_slope(
+        const double *loss, double mu, double t, intp_t d, intp_t stride, intp_t n,
+        const double *e, const double *step, const double *shift,
+        const double *weight, double *sums)
+    void psk_radial_fenchel_young(
+        const double *loss, intp_t d, intp_t stride, intp_t n, const double *e,
+        const double *zeta, const double *weight, double *sums)
 
 cdef enum:
     # five arrays of a chunk fit in the second-level cache
@@ -54,89 +70,132 @@ FUNCTIONS = {
 def evaluate(
     const double[::1] e,      # IN  (n,)
     double[::1] out,          # OUT (n,)
-    tuple loss,
+    const double[::1] loss,   # IN  (5,)
     int function,
     double mu,
     int n_threads,
 ):
     """out := the function of the loss, at the residuals e (conjugate: at zeta)."""
     cdef:
-        psk_loss spec = unpack(loss)
         intp_t n = e.shape[0]
         intp_t chunk, start
     for chunk in prange((n + CHUNK - 1) // CHUNK, nogil=True, num_threads=n_threads,
                         use_threads_if=n_threads > 1, schedule="static"):
         start = chunk * CHUNK
-        psk_evaluate(&spec, function, mu, min(<intp_t>CHUNK, n - start), &e[start],
+        psk_evaluate(&loss[0], function, mu, min(<intp_t>CHUNK, n - start), &e[start],
                      &out[start])
 
 
+cdef intp_t derivatives_of_chunk(
+    const double *loss, bint radial, double mu, intp_t d, intp_t stride, intp_t n,
+    const double *e, const double *shift, const double *weight, double *zeta,
+    double *curvature,
+) noexcept nogil:
+    if radial:
+        return psk_radial_derivatives(loss, mu, d, stride, n, e, shift, weight, zeta,
+                                      curvature, curvature + stride)
+    return psk_smooth_derivatives(loss, mu, n, e, shift, weight, zeta, curvature)
+
+
+cdef void slope_of_chunk(
+    const double *loss, bint radial, double mu, double t, intp_t d, intp_t stride,
+    intp_t n, const double *e, const double *step, const double *shift,
+    const double *weight, double *sums,
+) noexcept nogil:
+    if radial:
+        psk_radial_slope(loss, mu, t, d, stride, n, e, step, shift, weight, sums)
+    else:
+        psk_slope(loss, mu, t, n, e, step, shift, weight, sums)
+
+
+cdef void fenchel_young_of_chunk(
+    const double *loss, bint radial, intp_t d, intp_t stride, intp_t n,
+    const double *e, const double *zeta, const double *weight, double *sums,
+) noexcept nogil:
+    if radial:
+        psk_radial_fenchel_young(loss, d, stride, n, e, zeta, weight, sums)
+    else:
+        psk_fenchel_young(loss, n, e, zeta, weight, sums)
+
+
 def smooth_derivatives(
-    const double[::1] e,          # IN  (n,)
-    const double[::1] shift,      # IN  (n,) or None
-    const double[::1] weight,     # IN  (n,)
-    double[::1] zeta,             # OUT (n,)
-    double[::1] curvature,        # OUT (n,)
-    intp_t[::1] n_active,         # OUT (n_chunks,)
-    tuple loss,
+    const double[:, ::1] e,          # IN  (d, n)
+    const double[:, ::1] shift,      # IN  (d, n) or None
+    const double[::1] weight,        # IN  (n,)
+    double[:, ::1] zeta,             # OUT (d, n)
+    double[:, ::1] curvature,        # OUT (d, n), or if radial (2, n): across, along
+    intp_t[:, ::1] n_active,         # OUT (rows of losses, n_chunks)
+    const double[:, ::1] losses,     # IN  (d, 5), or (1, 5)
+    bint radial,
     double mu,
     int n_threads,
 ):
     """zeta := l'(e + mu shift), curvature := weight * l'', of the envelope."""
     cdef:
-        psk_loss spec = unpack(loss)
-        intp_t n = e.shape[0]
+        intp_t d = e.shape[0]
+        intp_t n = e.shape[1]
+        intp_t n_chunks = n_active.shape[1]
         bint shifted = shift is not None
-        intp_t chunk, start
-    for chunk in prange((n + CHUNK - 1) // CHUNK, nogil=True, num_threads=n_threads,
-                        use_threads_if=n_threads > 1, schedule="static"):
-        start = chunk * CHUNK
-        n_active[chunk] = psk_smooth_derivatives(
-            &spec, mu, min(<intp_t>CHUNK, n - start), &e[start],
-            &shift[start] if shifted else NULL, &weight[start], &zeta[start],
-            &curvature[start])
+        intp_t task, start, j
+    for task in prange(n_active.shape[0] * n_chunks, nogil=True,
+                       num_threads=n_threads, use_threads_if=n_threads > 1,
+                       schedule="static"):
+        j = task // n_chunks
+        start = (task % n_chunks) * CHUNK
+        n_active[j, task % n_chunks] = derivatives_of_chunk(
+            &losses[j, 0], radial, mu, d, n, min(<intp_t>CHUNK, n - start),
+            &e[j, start], &shift[j, start] if shifted else NULL, &weight[start],
+            &zeta[j, start], &curvature[j, start])
 
 
 def slope(
-    const double[::1] e,          # IN  (n,)
-    const double[::1] step,       # IN  (n,)
-    const double[::1] shift,      # IN  (n,) or None
-    const double[::1] weight,     # IN  (n,)
-    double[:, ::1] sums,          # OUT (n_chunks, 2)
-    tuple loss,
+    const double[:, ::1] e,          # IN  (d, n)
+    const double[:, ::1] step,       # IN  (d, n)
+    const double[:, ::1] shift,      # IN  (d, n) or None
+    const double[::1] weight,        # IN  (n,)
+    double[:, :, ::1] sums,          # OUT (rows of losses, n_chunks, 2)
+    const double[:, ::1] losses,     # IN  (d, 5), or (1, 5)
+    bint radial,
     double mu,
     double t,
     int n_threads,
 ):
     """d/dt and d²/dt² of Σ weight · l(e + t step + mu shift)."""
     cdef:
-        psk_loss spec = unpack(loss)
-        intp_t n = e.shape[0]
+        intp_t d = e.shape[0]
+        intp_t n = e.shape[1]
+        intp_t n_chunks = sums.shape[1]
         bint shifted = shift is not None
-        intp_t chunk, start
-    for chunk in prange((n + CHUNK - 1) // CHUNK, nogil=True, num_threads=n_threads,
-                        use_threads_if=n_threads > 1, schedule="static"):
-        start = chunk * CHUNK
-        psk_slope(&spec, mu, t, min(<intp_t>CHUNK, n - start), &e[start], &step[start],
-                  &shift[start] if shifted else NULL, &weight[start],
-                  &sums[chunk, 0])
+        intp_t task, start, j
+    for task in prange(sums.shape[0] * n_chunks, nogil=True, num_threads=n_threads,
+                       use_threads_if=n_threads > 1, schedule="static"):
+        j = task // n_chunks
+        start = (task % n_chunks) * CHUNK
+        slope_of_chunk(
+            &losses[j, 0], radial, mu, t, d, n, min(<intp_t>CHUNK, n - start),
+            &e[j, start], &step[j, start], &shift[j, start] if shifted else NULL,
+            &weight[start], &sums[j, task % n_chunks, 0])
 
 
 def fenchel_young(
-    const double[::1] e,          # IN  (n,)
-    const double[::1] zeta,       # IN  (n,), in the domain of the conjugate
-    const double[::1] weight,     # IN  (n,)
-    double[:, ::1] sums,          # OUT (n_chunks, 2)
-    tuple loss,
+    const double[:, ::1] e,          # IN  (d, n)
+    const double[:, ::1] zeta,       # IN  (d, n), in the domain of the conjugate
+    const double[::1] weight,        # IN  (n,)
+    double[:, :, ::1] sums,          # OUT (rows of losses, n_chunks, 2)
+    const double[:, ::1] losses,     # IN  (d, 5), or (1, 5)
+    bint radial,
     int n_threads,
 ):
     """Σ weight · l(e) and Σ weight · (l(e) + l*(zeta) - e·zeta)."""
     cdef:
-        psk_loss spec = unpack(loss)
-        intp_t n = e.shape[0]
-        intp_t chunk, start
-    for chunk in prange((n + CHUNK - 1) // CHUNK, nogil=True, num_threads=n_threads,
-                        use_threads_if=n_threads > 1, schedule="static"):
-        start = chunk * CHUNK
-        psk_fenchel_young(&spec, min(<intp_t>CHUNK, n - start), &e[start], &zeta[start],
-                          &weight[start], &sums[chunk, 0])
+        intp_t d = e.shape[0]
+        intp_t n = e.shape[1]
+        intp_t n_chunks = sums.shape[1]
+        intp_t task, start, j
+    for task in prange(sums.shape[0] * n_chunks, nogil=True, num_threads=n_threads,
+                       use_threads_if=n_threads > 1, schedule="static"):
+        j = task // n_chunks
+        start = (task % n_chunks) * CHUNK
+        fenchel_young_of_chunk(
+            &losses[j, 0], radial, d, n, min(<intp_t>CHUNK, n - start), &e[j, start],
+            &zeta[j, start], &weight[start], &sums[j, task % n_chunks, 0])

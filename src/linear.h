@@ -109,7 +109,23 @@ CLONES static void psk_gather_##REAL(                                          \
     }                                                                          \
 }
 
+/* The same without weights; NULL lists all rows, from the first on. */
+#define DEFINE_COPY(REAL)                                                      \
+CLONES static void psk_copy_rows_##REAL(                                       \
+    intptr_t n_rows, const intptr_t *rows, intptr_t r, const REAL *Z,          \
+    double *out)                                                               \
+{                                                                              \
+    for (intptr_t k = 0; k < n_rows; k++) {                                    \
+        const REAL *z = Z + (rows ? rows[k] : k) * r;                          \
+        SIMD                                                                   \
+        for (intptr_t j = 0; j < r; j++)                                       \
+            out[k * r + j] = z[j];                                             \
+    }                                                                          \
+}
+
 DEFINE_PASSES(double)
 DEFINE_PASSES(float)
+DEFINE_COPY(double)
+DEFINE_COPY(float)
 
 #endif

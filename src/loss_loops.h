@@ -7,10 +7,10 @@
 enum psk_function { PSK_VALUE, PSK_DERIVATIVE, PSK_SECOND, PSK_PROX, PSK_CONJUGATE };
 
 CLONES static void psk_evaluate(
-    const psk_loss *loss, int function, double mu, intptr_t n,
+    const double *loss, int function, double mu, intptr_t n,
     const double *e, double *out)
 {
-    const psk_loss l = *loss;
+    const psk_loss l = unpack(loss);
     switch (function) {
     case PSK_VALUE:
         for (intptr_t i = 0; i < n; i++)
@@ -65,12 +65,13 @@ INLINE intptr_t smooth_derivatives(
 /* zeta = l'(e + mu shift) of the envelope, and weight * l''; returns how many
  * l'' are not 0. */
 CLONES static intptr_t psk_smooth_derivatives(
-    const psk_loss *loss, double mu, intptr_t n, const double *e,
+    const double *loss, double mu, intptr_t n, const double *e,
     const double *shift, const double *weight, double *zeta, double *curvature)
 {
+    const psk_loss l = unpack(loss);
     if (shift)
-        return smooth_derivatives(1, *loss, mu, n, e, shift, weight, zeta, curvature);
-    return smooth_derivatives(0, *loss, mu, n, e, shift, weight, zeta, curvature);
+        return smooth_derivatives(1, l, mu, n, e, shift, weight, zeta, curvature);
+    return smooth_derivatives(0, l, mu, n, e, shift, weight, zeta, curvature);
 }
 
 INLINE void slope_sums(
@@ -100,22 +101,22 @@ INLINE void slope_sums(
 
 /* The first two derivatives in t of sum weight * l(e + t step + mu shift). */
 CLONES static void psk_slope(
-    const psk_loss *loss, double mu, double t, intptr_t n, const double *e,
+    const double *loss, double mu, double t, intptr_t n, const double *e,
     const double *step, const double *shift, const double *weight, double *sums)
 {
     if (shift)
-        slope_sums(1, *loss, mu, t, n, e, step, shift, weight, sums);
+        slope_sums(1, unpack(loss), mu, t, n, e, step, shift, weight, sums);
     else
-        slope_sums(0, *loss, mu, t, n, e, step, shift, weight, sums);
+        slope_sums(0, unpack(loss), mu, t, n, e, step, shift, weight, sums);
 }
 
 /* sum weight * l(e), and what it exceeds its bound by: the Fenchel-Young sum
  * of weight * (l(e) + l*(zeta) - e zeta), each term of which is not negative. */
 CLONES static void psk_fenchel_young(
-    const psk_loss *loss, intptr_t n, const double *e, const double *zeta,
+    const double *loss, intptr_t n, const double *e, const double *zeta,
     const double *weight, double *sums)
 {
-    const psk_loss l = *loss;
+    const psk_loss l = unpack(loss);
     double value = 0, excess = 0;
     if (l.logistic) {
         for (intptr_t i = 0; i < n; i++) {

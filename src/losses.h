@@ -43,6 +43,19 @@ typedef struct {
     double epsilon, lower, upper, radius;
 } psk_loss;
 
+/* The loss from its five numbers, as Python gives them. */
+INLINE psk_loss unpack(const double *numbers)
+{
+    psk_loss l = {
+        .logistic = numbers[0] != 0,
+        .epsilon = numbers[1],
+        .lower = numbers[2],
+        .upper = numbers[3],
+        .radius = numbers[4],
+    };
+    return l;
+}
+
 /* ---- piecewise ---- */
 
 /* 1 / radius; a radius of 0 makes a step of the ramp, and 0 * DBL_MAX is 0. */

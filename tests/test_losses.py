@@ -183,43 +183,140 @@ def test_constant_minimiser_of_one_class():
     assert psk.Hinge().constant_minimiser(-np.ones(3)) == -1
 
 
-@pytest.mark.parametrize("n", [1, 4095, 4096, 4097, 20_000])
+@pytest.mark.parametrize(
+    "d, n", [(1, 1), (1, 4095), (1, 4096), (1, 4097), (1, 20_000), (3, 5), (4, 9000)]
+)
 @pytest.mark.parametrize("name", NAMES)
-def test_sums_do_not_depend_on_threads(name, n, rng):
+def test_sums_do_not_depend_on_threads(name, d, n, rng):
     loss, _ = definition(name)
-    u = rng.normal(size=n)
-    y = rng.choice([-1.0, 1.0], size=n)
+    u = rng.normal(size=(d, n))
+    y = rng.choice([-1.0, 1.0], size=(d, n))
     weight = rng.uniform(size=n)
-    zeta_k = rng.uniform(-0.1, 0, size=n) if name != "logistic" else None
+    zeta_k = rng.uniform(-0.1, 0, size=(d, n)) if name != "logistic" else None
     mu = 0.2 if name != "logistic" else 0.0
     results = []
     for n_threads in (1, 2, 5):
         points = WeightedLoss(loss, y, weight, n_threads)
         e = points.residuals(u.copy())
-        zeta, curvature = np.empty(n), np.empty(n)
+        zeta, curvature = np.empty((d, n)), points.make_curvature()
         n_active = points.smooth_derivatives(e, zeta_k, mu, zeta, curvature)
-        slope = points.slope(e, u, zeta_k, mu, 0.3)
+        slopes = [points.slope(e, u, zeta_k, mu, t) for t in (0.3, 0.3 + 1e-6)]
         sums = points.fenchel_young(e, zeta)
-        results.append((n_active, zeta, curvature, slope, sums))
+        results.append((n_active, zeta, curvature, slopes, sums))
     for other in results[1:]:
         for one, two in zip(results[0], other, strict=True):
             np.testing.assert_array_equal(one, two)
 
-    n_active, zeta, curvature, slope, sums = results[0]
+    n_active, zeta, curvature, slopes, sums = results[0]
+    assert points.radial == (d > 1 and name in ("huber", "epsilon_insensitive"))
     share = weight / weight.sum()
     shifted = u if zeta_k is None else u + mu * zeta_k * points.sign
-    np.testing.assert_allclose(
-        points.sign * zeta, loss.envelope_derivative(shifted, y, mu), atol=1e-14
-    )
-    assert n_active == np.count_nonzero(curvature)
-    np.testing.assert_allclose(sums[0], share @ loss.value(u, y), rtol=1e-12)
-    excess = loss.value(u, y) + loss.conjugate(points.sign * zeta, y)
-    np.testing.assert_allclose(
-        sums[1], share @ (excess - u * points.sign * zeta), atol=1e-13
-    )
+    expected = loss.envelope_derivative(shifted, y, mu, axis=0)
+    np.testing.assert_allclose(points.sign * zeta, expected, atol=1e-14)
+    curved = curvature[:1] if points.radial else curvature
+    np.testing.assert_array_equal(n_active, np.count_nonzero(curved, axis=1))
+    value = loss.value(u, y, axis=0)
+    np.testing.assert_allclose(sums[0], share @ value, rtol=1e-12)
+    conjugate = loss.conjugate((1 - 1e-15) * points.sign * zeta, y, axis=0)
+    excess = value + conjugate - (u * points.sign * zeta).sum(axis=0)
+    np.testing.assert_allclose(sums[1], share @ excess, atol=1e-13)
     moved = shifted + 0.3 * points.sign * u
-    by_point = points.sign * loss.envelope_derivative(moved, y, mu)
-    np.testing.assert_allclose(slope[0], share @ (u * by_point), atol=1e-12)
+    by_point = points.sign * loss.envelope_derivative(moved, y, mu, axis=0)
+    slope = share @ (u * by_point).sum(axis=0)
+    np.testing.assert_allclose(slopes[0][0], slope, atol=1e-12)
+    difference = (slopes[1][0] - slopes[0][0]) / 1e-6
+    # a few points may pass a corner
+    np.testing.assert_allclose(slopes[0][1], difference, rtol=1e-2, atol=2e-2 * d)
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.3])
+@pytest.mark.parametrize("name", ["huber", "epsilon_insensitive"])
+def test_hessian_of_a_loss_of_the_norm(name, mu, rng):
+    loss, _ = definition(name)
+    d, n, h = 3, 200, 1e-6
+    y = rng.normal(size=(d, n))
+    points = WeightedLoss(loss, y, np.ones(n), 1)
+    e = rng.normal(size=(d, n))
+    zeta, curvature = np.empty((d, n)), points.make_curvature()
+    points.smooth_derivatives(e, None, mu, zeta, curvature)
+    across, along = n * curvature
+    moved = np.empty_like(zeta)
+    wrong = 0
+    for j in range(d):
+        near = e.copy()
+        near[j] += h
+        points.smooth_derivatives(near, None, mu, moved, curvature)
+        column = along * zeta[j] * zeta
+        column[j] += across
+        difference = np.abs((moved - zeta) / h - column).max(axis=0)
+        wrong += np.count_nonzero(difference > 1e-3)
+    assert wrong <= 1  # a corner may lie in between
+
+
+VECTOR_LOSSES = [
+    psk.Huber(0.7),
+    psk.EpsilonInsensitive(0.3),
+    psk.EpsilonInsensitive(0.0),
+    psk.Pinball((0.1, 0.5, 0.8)),
+    psk.Pinball(0.3),
+    psk.Absolute(),
+    psk.Squared(),
+]
+
+
+@pytest.mark.parametrize("loss", VECTOR_LOSSES, ids=str)
+def test_vectors(loss, rng):
+    """Value by definition; conjugate, prox and envelope by what they are."""
+    u, y = rng.normal(size=(2, 50, 3))
+    value = loss.value(u, y, axis=1)
+    np.testing.assert_allclose(value, loss_of_vectors(loss, u, y), rtol=1e-13)
+    np.testing.assert_array_equal(loss.value(u.T, y.T, axis=0), value)
+
+    # Fenchel and Young: ≥ 0 for any pair, 0 at a derivative
+    zeta = loss.derivative(u, y, axis=1)
+    conjugate = loss.conjugate((1 - 1e-15) * zeta, y, axis=1)
+    np.testing.assert_allclose(value + conjugate, (u * zeta).sum(axis=1), atol=1e-12)
+    for _ in range(20):
+        other = loss.value(u + rng.normal(size=u.shape), y, axis=1)
+        moved = u + rng.normal(size=u.shape)
+        other = loss.value(moved, y, axis=1)
+        assert (other + conjugate >= (moved * zeta).sum(axis=1) - 1e-12).all()
+    outside = 1e3 * np.ones_like(zeta)
+    if not isinstance(loss, psk.Squared):
+        assert np.isinf(loss.conjugate(outside, y, axis=1)).all()
+
+    mu = 0.4
+    prox = loss.prox(u, y, mu, axis=1)
+    envelope = loss.envelope(u, y, mu, axis=1)
+    at_prox = loss.value(prox, y, axis=1) + ((u - prox) ** 2).sum(axis=1) / (2 * mu)
+    np.testing.assert_allclose(envelope, at_prox, atol=1e-13)
+    for size in (1.0, 1e-2):
+        near = prox + size * rng.normal(size=u.shape)
+        there = loss.value(near, y, axis=1) + ((u - near) ** 2).sum(axis=1) / (2 * mu)
+        assert (there >= envelope - 1e-13).all()
+    slope = loss.envelope_derivative(u, y, mu, axis=1)
+    np.testing.assert_allclose(slope, (u - prox) / mu, atol=1e-12)
+    weight = rng.uniform(size=50)
+    weighted = loss.derivative(u, y, sample_weight=weight, axis=1)
+    np.testing.assert_allclose(weighted, weight[:, None] * zeta)
+
+
+def loss_of_vectors(loss, u, y):
+    """From the definitions: one value for each row."""
+    e = u - y
+    norm = np.sqrt((e**2).sum(axis=1))
+    match loss:
+        case psk.Huber(k):
+            return np.where(norm <= k, norm**2 / 2, k * (norm - k / 2))
+        case psk.EpsilonInsensitive(epsilon):
+            return np.maximum(norm - epsilon, 0)
+        case psk.Pinball(tau):
+            tau = np.array(tau)
+            return np.maximum(-tau * e, (1 - tau) * e).sum(axis=1)
+        case psk.Absolute():
+            return np.abs(e).sum(axis=1)
+        case psk.Squared():
+            return (e**2).sum(axis=1) / 2
 
 
 @pytest.mark.parametrize(
@@ -231,7 +328,18 @@ def test_sums_do_not_depend_on_threads(name, n, rng):
         (lambda: psk.Pinball(1.0), "tau must be above 0 and below 1, got 1.0"),
         (lambda: psk.Hinge().check_targets([0, 1]), "y must be \\+1 or -1 for Hinge"),
         (lambda: psk.Squared().check_targets([np.nan]), "y contains nan at index 0"),
-        (lambda: psk.Squared().check_targets([[1, 2]]), "y must be 1-d"),
+        (lambda: psk.Squared().check_targets([[[1, 2]]]), "y must have one target"),
+        (lambda: psk.Squared().constant_minimiser([[1, 2]]), "y must be 1-d"),
+        (lambda: psk.Pinball([]), "tau must have at least one level, got none"),
+        (lambda: psk.Pinball([0.5, 1.5]), "tau must be above 0 and below 1, got 1.5"),
+        (
+            lambda: psk.Pinball([0.1, 0.5]).check_targets([[1, 2, 3]]),
+            "y must have one column, or 2 for the 2 levels of Pinball.*, got 3",
+        ),
+        (
+            lambda: psk.Pinball([0.1, 0.5]).value([1.0, 2.0], [0.0, 0.0]),
+            "has 2 outputs: say along which axis they lie",
+        ),
         (lambda: psk.Squared().prox(0.0, 1.0, 0.0), "mu must be positive"),
         (lambda: get_loss("l2"), "loss must be a loss object such as"),
         (

@@ -13,13 +13,17 @@ from pskernels._threads import single_threaded_blas
 def test_products(n, r, dtype, rng):
     Z = rng.normal(size=(n, r)).astype(dtype)
     v, x = rng.normal(size=r + 1), rng.normal(size=n)
+    V, X = rng.normal(size=(3, r)), rng.normal(size=(3, n))
     weight = rng.uniform(size=n) * (rng.uniform(size=n) < 0.3)
     weight[0] = 0.5
     exact = Z.astype(np.float64)
     bordered = np.column_stack([exact, np.ones(n)])
     expected = (
-        exact @ v[:r],
-        exact.T @ x,
+        (exact @ v[:r])[None],
+        (exact.T @ x)[None],
+        V @ exact.T,
+        X @ exact,
+        X * (weight > 0) @ exact,
         bordered.T @ x,
         bordered.T @ (weight * (bordered @ v)),
         np.triu(exact.T @ (weight[:, None] * exact)),
@@ -31,8 +35,11 @@ def test_products(n, r, dtype, rng):
             upper = np.triu(F.gram(weight))
             results.append(
                 (
-                    F.dot(v[:r]),
-                    F.t_dot(x),
+                    F.dot(v[None, :r]),
+                    F.t_dot(x[None]),
+                    F.dot(V),
+                    F.t_dot(X),
+                    F.t_dot(X * (weight > 0)),
                     F.bordered_t_dot(x),
                     F.bordered_gram_dot(weight, v),
                     upper,
@@ -51,16 +58,23 @@ def test_rows_without_weight_are_not_read(rng):
     Z[weight == 0] = np.nan
     F = Features(Z, 2)
     kept = Z[weight > 0]
-    np.testing.assert_allclose(F.t_dot(weight), kept.sum(axis=0), rtol=1e-12)
+    sums = np.outer([1.0, 2.0], kept.sum(axis=0))
+    np.testing.assert_allclose(F.t_dot(weight[None]), sums[:1], rtol=1e-12)
     with single_threaded_blas():
+        both = F.t_dot(np.outer([1.0, 2.0], weight))
+        np.testing.assert_allclose(both, sums, rtol=1e-10)
         gram = F.gram(weight)
     np.testing.assert_allclose(np.triu(gram), np.triu(kept.T @ kept), rtol=1e-9)
 
 
-def test_gram_in_several_calls(monkeypatch, rng):
+def test_several_calls(monkeypatch, rng):
     Z, weight = rng.normal(size=(3000, 30)), rng.uniform(size=3000)
     monkeypatch.setattr("pskernels._products.CALL_WORK", 1)
+    monkeypatch.setattr("pskernels._products.CALL_ROWS", 100)
+    V, X = rng.normal(size=(4, 30)), rng.normal(size=(4, 3000))
     with single_threaded_blas():
+        assert relative_error(Features(Z, 2).dot(V), V @ Z.T) < 1e-14
+        assert relative_error(Features(Z, 2).t_dot(X), X @ Z) < 1e-13
         gram = np.triu(Features(Z, 2).gram(weight))
     assert relative_error(gram, np.triu(Z.T @ (weight[:, None] * Z))) < 1e-13
 

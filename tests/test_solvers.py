@@ -460,7 +460,7 @@ def test_factorise_raises_the_diagonal_where_rounding_needs_it(rng):
         (dict(alpha=1, solver=3), "solver must be 'auto', a solver object or one of"),
         (dict(alpha=1, loss="huber", solver="direct"), "needs the squared loss"),
         (dict(alpha=1, loss="hinge"), "y must be \\+1 or -1 for Hinge"),
-        (dict(alpha=1, start=(np.ones(3), 0)), "start must have 8 coefficients"),
+        (dict(alpha=1, start=(np.ones(3), 0)), "coefficients of shape \\(8,\\)"),
         (dict(alpha=1, start=(np.full(8, np.nan), 0)), "start must be finite"),
         (dict(alpha=1, start=np.ones(8)), "start must be a SolveResult or a tuple"),
         (dict(alpha=1, start=(np.ones(8), "0")), "start must hold real numbers"),

@@ -7,6 +7,8 @@ lbfgs       smooth losses, by SciPy
 adam        the paper's stochastic method
 """
 
+import dataclasses
+
 import numpy as np
 
 from pskernels._products import Features
@@ -20,8 +22,9 @@ from pskernels._validation import (
     common_dtype,
     raise_not_finite,
 )
-from pskernels.losses import Squared, WeightedLoss, check_weights, get_loss
+from pskernels.losses import Loss, Squared, WeightedLoss, check_weights, get_loss
 from pskernels.objective import Objective
+from pskernels.outputs import Outputs, check_output_rank, residual_matrix
 from pskernels.solvers.adam import Adam
 from pskernels.solvers.base import (
     ConvergenceWarning,
@@ -29,6 +32,8 @@ from pskernels.solvers.base import (
     Progress,
     SolveResult,
     Start,
+    merge,
+    warn_if_not_converged,
 )
 from pskernels.solvers.direct import Direct
 from pskernels.solvers.lbfgs import LBFGS
@@ -58,6 +63,8 @@ def solve(
     *,
     loss="squared",
     alpha,
+    output_matrix=None,
+    output_rank=None,
     sample_weight=None,
     fit_intercept=True,
     solver="auto",
@@ -69,21 +76,36 @@ def solve(
 ):
     """Minimise mean ℓ(Z @ coef + intercept, y) + (alpha/2)·‖coef‖².
 
+    One output or several.  Those of several may be coupled by an output matrix M:
+    the machine is then that of the kernel k·M, and the penalty tr(coef·M⁻¹·coefᵀ).
+
     Parameters
     ----------
     Z : array of shape (n, r)
         Features.  float32 is kept and halves the traffic; sums are in float64.
         C-contiguous arrays are not copied.
-    y : array of shape (n,)
+    y : array of shape (n,), or (n, d) for d outputs
         Targets; +1 and -1 for hinge, squared_hinge and logistic.
     loss : Loss or str
         ``Huber(1.0)``, ``Pinball(0.9)`` and so on.  Or a name, for the default
         parameters: "huber" (kappa=1), "epsilon_insensitive" (epsilon=0.1), "pinball"
         (tau=0.5), "absolute", "squared", "hinge", "squared_hinge", "logistic".
+        Of several outputs, huber and epsilon_insensitive take the Euclidean norm of
+        the errors, all others sum over outputs.  ``Pinball([0.1, 0.5, 0.9])`` has a
+        level for each output, and takes y of shape (n,) as the target of each.
     alpha : float
         Penalty, positive: the paper's λ_n.  In scikit-learn's terms, alpha of
         `Ridge` divided by n, or 1/(C·n).  Where the loss grows like |u - y|, a
         good alpha is in proportion to the scale of y.
+    output_matrix : array of shape (d, d), "identity" or "residual", optional
+        M, symmetric and positive semidefinite: `quantile_matrix`, `graph_matrix` or
+        your own.  None and "identity" are independent outputs.  "residual" learns M:
+        the covariance of the residuals of a first fit with independent outputs,
+        divided by its mean variance (this is not in the paper).
+    output_rank : int, optional
+        Learn in so many directions only, those of the largest eigenvalues of M, or,
+        if outputs are independent, of the covariance of y.  The other directions get
+        an intercept.  Products with Z fall by output_rank / d.
     sample_weight : array of shape (n,), optional
         The mean is weighted; weights of 0 and repetitions mean what they say.
     fit_intercept : bool
@@ -117,6 +139,9 @@ def solve(
     -----
     A Newton step costs two passes over Z and (active points)·r²/2 multiplications;
     memory beside Z is some fifteen vectors of length n and a few r × r matrices.
+    With d outputs it is as many arrays of n × d, and with a coupling, unless
+    conjugate gradients are cheaper, a few matrices of (r·d) × (r·d).  Independent
+    outputs of a loss that is a sum over them are solved one after the other.
     The result does not depend on n_threads, to the last bit.
 
     Examples
@@ -135,6 +160,8 @@ def solve(
         y,
         alphas=[alpha],
         loss=loss,
+        output_matrix=output_matrix,
+        output_rank=output_rank,
         sample_weight=sample_weight,
         fit_intercept=fit_intercept,
         solver=solver,
@@ -152,6 +179,8 @@ def path(
     *,
     alphas,
     loss="squared",
+    output_matrix=None,
+    output_rank=None,
     sample_weight=None,
     fit_intercept=True,
     solver="auto",
@@ -170,8 +199,8 @@ def path(
     Parameters
     ----------
     alphas : sequence of float
-    Z, y, loss, sample_weight, fit_intercept, solver, tol, max_iter, start, \
-n_threads, verbose
+    Z, y, loss, output_matrix, output_rank, sample_weight, fit_intercept, solver, \
+tol, max_iter, start, n_threads, verbose
         As for `solve`.
 
     Returns
@@ -184,6 +213,8 @@ n_threads, verbose
         y,
         alphas=_as_list(alphas),
         loss=loss,
+        output_matrix=output_matrix,
+        output_rank=output_rank,
         sample_weight=sample_weight,
         fit_intercept=fit_intercept,
         solver=solver,
@@ -201,6 +232,8 @@ def _run(
     *,
     alphas,
     loss,
+    output_matrix,
+    output_rank,
     sample_weight,
     fit_intercept,
     solver,
@@ -227,23 +260,113 @@ def _run(
     if sample_weight is None:
         sample_weight = np.ones(len(y))
     weight = check_weights(sample_weight, len(y))
-    features = Features(Z, n_threads)
-    if not np.isfinite(features.dot(np.ones(features.r))).all():
-        raise_not_finite(Z, "Z")
-
-    results = [None] * len(alphas)
+    Y = np.ascontiguousarray(y.T).reshape(-1, len(Z))
+    run = _Run(
+        features=Features(Z, n_threads),
+        loss=loss,
+        Y=Y,
+        weight=weight,
+        outputs=_get_outputs(output_matrix, output_rank, Y, weight),
+        fit_intercept=bool(fit_intercept),
+        solver=solver,
+        tol=tol,
+        max_iter=max_iter,
+        n_threads=n_threads,
+        verbose=verbose,
+    )
     with single_threaded_blas():
-        points = WeightedLoss(loss, y, weight, n_threads)
-        problem = Objective(features, points, alphas[0], bool(fit_intercept))
+        if not np.isfinite(run.features.dot(np.ones((1, Z.shape[1])))).all():
+            raise_not_finite(Z, "Z")
+        results = run.along(alphas, start)
+        if isinstance(output_matrix, str) and output_matrix == "residual":
+            results = [
+                run.with_residual_matrix(first, output_rank).along([alpha], first)[0]
+                for alpha, first in zip(alphas, results, strict=True)
+            ]
+    for result in results:
+        warn_if_not_converged(result, stacklevel=3)
+    return results
+
+
+@dataclasses.dataclass(frozen=True)
+class _Run:
+    """All that is given, checked."""
+
+    features: Features
+    loss: Loss
+    Y: np.ndarray  # (d, n)
+    weight: np.ndarray
+    outputs: Outputs
+    fit_intercept: bool
+    solver: object
+    tol: float
+    max_iter: int
+    n_threads: int
+    verbose: int
+
+    def along(self, alphas, start):
+        """Results for alphas, each from the solution before it; large ones first."""
+        if self._by_output():
+            paths = [
+                self._of_output(j).along(alphas, _start_of_output(start, j))
+                for j in range(len(self.Y))
+            ]
+            return [merge(results) for results in zip(*paths, strict=True)]
+        points = WeightedLoss(self.loss, self.Y, self.weight, self.n_threads)
+        problem = Objective(
+            self.features, points, self.outputs, alphas[0], self.fit_intercept
+        )
+        results = [None] * len(alphas)
         for k in np.argsort(alphas, kind="stable")[::-1]:
             objective = problem.with_alpha(alphas[k])
             begin = _where_to_start(objective, start)
-            progress = Progress(objective, tol, verbose)
+            progress = Progress(objective, self.tol, self.verbose)
             if not _is_certified(objective, begin, progress):
-                solver.run(objective, begin, max_iter, progress)
-            results[k] = progress.result(solver)
-            start = results[k]
-    return results
+                self.solver.run(objective, begin, self.max_iter, progress)
+            results[k] = start = progress.result(self.solver)
+        return results
+
+    def _by_output(self):
+        """Whether it is one problem for each output."""
+        together = self.loss.of_norm or isinstance(self.solver, Direct)
+        return len(self.Y) > 1 and self.outputs.separate and not together
+
+    def _of_output(self, j):
+        return dataclasses.replace(
+            self,
+            loss=self.loss.of_outputs(len(self.Y))[j],
+            Y=self.Y[j : j + 1],
+            outputs=Outputs.independent(1),
+        )
+
+    def with_residual_matrix(self, first, output_rank):
+        """The same with M from the residuals of a first result."""
+        d = len(self.Y)
+        if d == 1:
+            return self
+        coef, intercept = first.coef.T, np.reshape(first.intercept, (d, 1))
+        residuals = self.features.dot(np.ascontiguousarray(coef)) + intercept - self.Y
+        M = residual_matrix(residuals, self.weight)
+        rank = check_output_rank(output_rank, d)
+        return dataclasses.replace(self, outputs=Outputs.of_matrix(M, d, rank))
+
+
+def _get_outputs(output_matrix, output_rank, Y, weight):
+    d = len(Y)
+    rank = check_output_rank(output_rank, d)
+    if isinstance(output_matrix, str):
+        check_option(output_matrix, "output_matrix", ("identity", "residual"))
+        learnt = output_matrix == "residual"
+        output_matrix = None
+        if learnt:  # the rank is for the matrix that will be learnt
+            rank = None
+    if output_matrix is not None:
+        return Outputs.of_matrix(
+            check_real_array(output_matrix, "output_matrix"), d, rank
+        )
+    if rank is None or rank == d:
+        return Outputs.independent(d)
+    return Outputs.leading(Y, weight, rank)
 
 
 def get_solver(solver, loss):
@@ -281,10 +404,27 @@ def _check_features(Z):
     return np.ascontiguousarray(Z, dtype=common_dtype(Z))
 
 
+def _start_of_output(start, j):
+    """That of one output of several."""
+    if isinstance(start, SolveResult):
+        if np.ndim(start.coef) == 2 and j < start.coef.shape[1]:
+            return dataclasses.replace(
+                start,
+                coef=start.coef[:, j],
+                intercept=start.intercept[j],
+                dual=start.dual[:, j],
+            )
+    elif isinstance(start, tuple) and len(start) == 2:
+        coef, intercept = map(np.asarray, start)
+        if coef.ndim == 2 and j < min(coef.shape[1], intercept.size):
+            return coef[:, j], intercept.reshape(-1)[j]
+    return start
+
+
 def _where_to_start(objective, start):
-    r = objective.features.r
+    r, d = objective.features.r, objective.outputs.d
     if start is None:
-        return Start(np.zeros(r), objective.null_intercept)
+        return Start(objective.null_theta(), objective.null_intercept)
     if isinstance(start, SolveResult):
         coef, intercept = start.coef, start.intercept
     elif isinstance(start, tuple) and len(start) == 2:
@@ -294,31 +434,38 @@ def _where_to_start(objective, start):
             "start must be a SolveResult or a tuple (coef, intercept), got "
             f"{type(start).__name__}"
         )
-    coef = np.ascontiguousarray(check_real_array(coef, "start"), dtype=np.float64)
+    coef = check_real_array(coef, "start").astype(np.float64)
     intercept = check_real_array(intercept, "start").astype(np.float64)
-    if coef.shape != (r,) or intercept.shape != ():
+    shapes = ((r,), ()) if d == 1 else ((r, d), (d,))
+    if (coef.shape, intercept.shape) != shapes:
         raise ValueError(
-            f"start must have {r} coefficients and one intercept, got shapes "
-            f"{coef.shape} and {intercept.shape}"
+            f"start must have coefficients of shape {shapes[0]} and an intercept of "
+            f"shape {shapes[1]}, got {coef.shape} and {intercept.shape}"
         )
-    if not (np.isfinite(coef).all() and np.isfinite(intercept)):
+    if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
         raise ValueError("start must be finite")
-    intercept = float(intercept) - objective.shift if objective.fit_intercept else 0.0
-    return Start(coef, intercept, _guess_of_zeta(objective, start), warm=True)
+    theta = np.ascontiguousarray(objective.outputs.theta(coef.reshape(r, d)))
+    if objective.fit_intercept:
+        intercept = intercept.reshape(d) - objective.shift
+    else:
+        intercept = np.zeros(d)
+    return Start(theta, intercept, _guess_of_zeta(objective, start), warm=True)
 
 
 def _is_certified(objective, start, progress):
     """Whether a warm start is a solution already."""
     if start.zeta is None:
         return False
-    e = objective.residuals(start.coef, start.intercept)
-    certificate = objective.certify(start.coef, e, start.zeta)
-    return progress.add(start.coef, start.intercept, start.zeta, certificate)
+    e = objective.residuals(start.theta, start.intercept)
+    certificate = objective.certify(start.theta, e, start.zeta)
+    return progress.add(start.theta, start.intercept, start.zeta, certificate)
 
 
 def _guess_of_zeta(objective, start):
     """That of the result, in the domain of this loss; None if there is none."""
     points = objective.points
-    if not isinstance(start, SolveResult) or start.dual.shape != points.y.shape:
+    d, n = points.y.shape
+    if not isinstance(start, SolveResult) or start.dual.size != d * n:
         return None
-    return np.clip(points.sign * start.dual, points.loss.lower, points.loss.upper)
+    dual = np.ascontiguousarray(start.dual.reshape(n, d).T)
+    return points.into_domain(points.sign * dual)

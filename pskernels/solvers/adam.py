@@ -66,22 +66,24 @@ class Adam:
         pass
 
     def run(self, objective, start, max_iter, progress):
-        points, r = objective.points, objective.features.r
+        weight = objective.points.weight * objective.features.n
         rng = make_generator(philox_key(self.random_state))
-        state = np.zeros((4, r + 1))
-        state[0, :r] = start.coef
-        state[0, r] = start.intercept
-        weight = points.weight * len(points.weight)
-        done = certify_model(objective, state[0, :r], state[0, r], progress)
+        shape, n_coef = start.theta.shape, start.theta.size
+        state = np.zeros((4, n_coef + len(start.intercept)))
+        model = state[0]
+        model[:n_coef] = start.theta.reshape(-1)
+        model[n_coef:] = start.intercept
+        theta, intercept = model[:n_coef].reshape(shape), model[n_coef:]
+        done = certify_model(objective, theta, intercept, progress)
         while not done and progress.n_iter < max_iter:
             rate = SCHEDULES[self.schedule](progress.n_iter, max_iter)
             self._epoch(objective, rng, weight, state, rate, progress.n_iter)
             progress.n_iter += 1
-            done = certify_model(objective, state[0, :r], state[0, r], progress)
+            done = certify_model(objective, theta, intercept, progress)
 
     def _epoch(self, objective, rng, weight, state, rate, epoch):
-        Z, points = objective.features.Z, objective.points
-        n, r = Z.shape
+        Z, points, outputs = objective.features.Z, objective.points, objective.outputs
+        n = len(Z)
         order = rng.permutation(n)
         options = (
             objective.alpha,
@@ -91,18 +93,22 @@ class Adam:
             self.epsilon,
             objective.fit_intercept,
         )
-        batches_a_call = max(1, CALL_WORK // (r * self.batch_size))
+        work = np.empty(outputs.k + outputs.d)
+        batches_a_call = max(1, CALL_WORK // (state.shape[1] * self.batch_size))
         n_steps = epoch * -(-n // self.batch_size)
         for begin in range(0, n, batches_a_call * self.batch_size):
             rows = order[begin : begin + batches_a_call * self.batch_size]
             _adam.adam_steps(
                 Z,
                 rows,
+                outputs.mix,
                 points.sign,
                 points.offset,
                 weight,
                 state,
-                points.loss.native,
+                points.numbers,
+                points.radial,
+                work,
                 options,
                 self.batch_size,
                 n_steps + begin // self.batch_size,

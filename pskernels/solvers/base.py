@@ -16,6 +16,10 @@ SAFETY = 0.9
 ENVELOPE_WIDTHS = 0.25 ** np.arange(8)
 
 
+# Advice where no solver can do better.
+ROUNDED = "rounding hides more: y is far from 0, or interpolated"
+
+
 class ConvergenceWarning(UserWarning):
     """The certified gap is above the tolerance."""
 
@@ -37,16 +41,18 @@ class SolveResult:
 
     Attributes
     ----------
-    coef : ndarray of shape (r,)
-    intercept : float
+    coef : ndarray of shape (r,), or (r, d) for d outputs
+        Predictions are ``Z @ coef + intercept``.
+    intercept : float, or ndarray of shape (d,)
     objective : float
-        Σ weight·ℓ / Σ weight + (alpha/2)·‖coef‖².
+        Σ weight·ℓ / Σ weight + (alpha/2)·‖coef‖²; with an output matrix M the
+        penalty is that of the kernel k·M, tr(coef·M⁻¹·coefᵀ).
     dual_gap : float
         Certified: the objective is at most this much, relative to itself, above
         the optimum.  (Relative to 1e-9 of the objective of a constant model, where
         that is larger: data that are interpolated.)
-    dual : ndarray of shape (n,)
-        The ζ that certifies it, one for each point.
+    dual : ndarray of shape (n,), or (n, d)
+        The ζ that certifies it, one for each point and output.
     converged : bool
         Whether dual_gap ≤ tol.
     n_iter : int
@@ -57,6 +63,10 @@ class SolveResult:
         wherever Newton's method narrows the envelope.
     alpha, tol : float
     solver : str
+    output_matrix : ndarray of shape (d, d), or None
+        M, as it was used; None means independent outputs.
+    advice : str
+        What might help, if it has not converged.
     """
 
     coef: np.ndarray = field(repr=False)
@@ -70,13 +80,15 @@ class SolveResult:
     alpha: float
     tol: float
     solver: str
+    output_matrix: np.ndarray | None = field(repr=False)
+    advice: str = field(repr=False)
 
 
 class Start(NamedTuple):
     """Where a solver begins."""
 
-    coef: np.ndarray
-    intercept: float
+    theta: np.ndarray
+    intercept: np.ndarray
     zeta: np.ndarray | None = None  # a guess, in the frame of the residuals
     warm: bool = False
 
@@ -100,12 +112,12 @@ class Progress:
         self._began = time.perf_counter()
         self._paused = 0.0
 
-    def add(self, coef, intercept, zeta, certificate, n_active=0, mu=0.0):
+    def add(self, theta, intercept, zeta, certificate, n_active=0, mu=0.0):
         """Take in an iterate with its certificate; returns whether it suffices."""
         value, gap = certificate.objective, certificate.gap
         if value < self.best or not self.history:
             self.best = value
-            self.coef, self.intercept = coef.copy(), float(intercept)
+            self.theta, self.intercept = theta.copy(), intercept.copy()
         if value - gap >= self._bound:
             self._bound = value - gap
             self.dual = zeta.copy()
@@ -148,58 +160,108 @@ class Progress:
         return float(self.objective.relative(self.gap, self.best))
 
     def result(self, solver):
-        """The result; warns if it is not certified.
+        """The result.
 
         The best model and the best ζ are certified once more, from scratch, and what
         rounding may hide is added to the gap.
         """
-        objective = self.objective
-        e = objective.residuals(self.coef, self.intercept)
-        certificate = objective.certify(self.coef, e, self.dual)
+        objective, outputs = self.objective, self.objective.outputs
+        e = objective.residuals(self.theta, self.intercept)
+        certificate = objective.certify(self.theta, e, self.dual)
         rounding = objective.rounding(e)
         self.best = certificate.objective
         self.gap = certificate.gap + rounding
-        converged = self.relative_gap <= self.tol
-        if not converged:
-            advice = solver.advice
-            if rounding > certificate.gap:
-                advice = "rounding hides more: y is far from 0, or interpolated"
-            warnings.warn(
-                f"{solver.name} stopped after {self.n_iter} iterations with a "
-                f"certified relative gap of {self.relative_gap:.1e}, above "
-                f"tol={self.tol:.1e} (alpha={objective.alpha:g}); {advice}",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+        coef = outputs.coef(self.theta)
+        intercept = self.intercept + objective.shift
+        dual = np.ascontiguousarray((objective.points.sign * self.dual).T)
+        if outputs.d == 1:
+            coef, intercept, dual = coef[:, 0], float(intercept[0]), dual[:, 0]
         return SolveResult(
-            coef=self.coef,
-            intercept=self.intercept + objective.shift,
+            coef=coef,
+            intercept=intercept,
             objective=float(self.best),
             dual_gap=self.relative_gap,
-            dual=objective.points.sign * self.dual,
-            converged=converged,
+            dual=dual,
+            converged=self.relative_gap <= self.tol,
             n_iter=self.n_iter,
             history=self.history,
             alpha=objective.alpha,
             tol=self.tol,
             solver=solver.name,
+            output_matrix=outputs.matrix,
+            advice=solver.advice if rounding <= certificate.gap else ROUNDED,
         )
 
 
-def certify_model(objective, coef, intercept, progress):
+def warn_if_not_converged(result, stacklevel):
+    if not result.converged:
+        warnings.warn(
+            f"{result.solver} stopped after {result.n_iter} iterations with a "
+            f"certified relative gap of {result.dual_gap:.1e}, above "
+            f"tol={result.tol:.1e} (alpha={result.alpha:g}); {result.advice}",
+            ConvergenceWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def merge(results):
+    """One result of several outputs, from those of each output by itself."""
+    objective = sum(result.objective for result in results)
+    gap = sum(result.dual_gap * result.objective for result in results)
+    relative_gap = gap / objective if gap > 0 else 0.0
+    worst = max(results, key=lambda result: result.dual_gap)
+    return SolveResult(
+        coef=np.column_stack([result.coef for result in results]),
+        intercept=np.array([result.intercept for result in results]),
+        objective=objective,
+        dual_gap=relative_gap,
+        dual=np.column_stack([result.dual for result in results]),
+        converged=relative_gap <= worst.tol,
+        n_iter=sum(result.n_iter for result in results),
+        history=_merge_histories([result.history for result in results]),
+        alpha=worst.alpha,
+        tol=worst.tol,
+        solver=worst.solver,
+        output_matrix=None,
+        advice=worst.advice,
+    )
+
+
+def _merge_histories(histories):
+    """One after the other; until its turn an output is where it began, gap included."""
+    current = [history[0] for history in histories]
+    n_iter, seconds, merged = 0, 0.0, []
+    for j, history in enumerate(histories):
+        for line in history:
+            current[j] = line
+            objective = sum(line.objective for line in current)
+            gap = sum(line.dual_gap * line.objective for line in current)
+            merged.append(
+                line._replace(
+                    n_iter=n_iter + line.n_iter,
+                    objective=objective,
+                    dual_gap=gap / objective if gap > 0 else 0.0,
+                    seconds=seconds + line.seconds,
+                )
+            )
+        n_iter, seconds = n_iter + history[-1].n_iter, seconds + history[-1].seconds
+    return merged
+
+
+def certify_model(objective, theta, intercept, progress):
     """Take in a model of which no ζ is known; returns whether it suffices.
 
     The clock stands still.
     """
     progress.pause()
     (intercept, zeta, n_active), certificate, mu = best_envelope(
-        objective, coef, intercept
+        objective, theta, intercept
     )
     progress.resume()
-    return progress.add(coef, intercept, zeta, certificate, n_active, mu)
+    return progress.add(theta, intercept, zeta, certificate, n_active, mu)
 
 
-def best_envelope(objective, coef, intercept):
+def best_envelope(objective, theta, intercept):
     """((b, ζ, n_active), certificate, mu), from the envelope of the least gap.
 
     A loss that is smooth enough is taken as it is.
@@ -207,18 +269,18 @@ def best_envelope(objective, coef, intercept):
     widths = (0.0,)
     if objective.first_mu > 0:
         widths = objective.first_mu * ENVELOPE_WIDTHS
-    candidates = [_certify_envelope(objective, coef, intercept, mu) for mu in widths]
+    candidates = [_certify_envelope(objective, theta, intercept, mu) for mu in widths]
     return min(candidates, key=lambda candidate: candidate[1].gap)
 
 
-def _certify_envelope(objective, coef, intercept, mu):
+def _certify_envelope(objective, theta, intercept, mu):
     points = objective.points
-    e = objective.residuals(coef, intercept)
+    e = objective.residuals(theta, intercept)
     if objective.fit_intercept:
         change = objective.balance(e, None, mu)
-        intercept += change
-        e += change * points.sign
-    zeta, curvature = np.empty_like(e), np.empty_like(e)
-    n_active = points.smooth_derivatives(e, None, mu, zeta, curvature)
-    certificate = objective.certify(coef, e, zeta)
-    return (intercept, zeta, n_active), certificate, mu
+        intercept = intercept + change
+        e += points.sign * change[:, None]
+    zeta, curvature = np.empty_like(e), points.make_curvature()
+    n_active = points.smooth_derivatives(e, None, mu, zeta, curvature).sum()
+    certificate = objective.certify(theta, e, zeta)
+    return (intercept, zeta, int(n_active)), certificate, mu

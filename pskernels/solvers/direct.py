@@ -1,21 +1,19 @@
-"""The squared loss: the Gram matrix of the features serves every alpha.
+"""The squared loss: the Gram matrix of the features serves every alpha and output.
 
-A Cholesky factorisation for each alpha costs r³/6 multiplications, next to
-n·r²/2 for the Gram matrix itself.  What rounding takes from small eigenvalues is
-given back by refinement: the gradient comes from Z, not from the Gram matrix.
+With G the covariance of the features (without intercept: the second moments) and λ_a
+the eigenvalues of M, direction a of the outputs has the Hessian λ_a·G + alpha·I.  If
+all λ_a are equal, one Cholesky factorisation serves all directions; else one
+eigendecomposition of G does.  What rounding takes from small eigenvalues is given
+back by refinement: the gradient comes from Z, not from G.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.linalg
 
 from pskernels.losses import Squared
-from pskernels.solvers.hessian import (
-    add_penalty,
-    factorise,
-    solve_factorised,
-    weighted_gram,
-)
+from pskernels.solvers.hessian import factorise, solve_factorised, weighted_gram
 
 
 @dataclass(frozen=True)
@@ -32,27 +30,47 @@ class Direct:
 
     def run(self, objective, start, max_iter, progress):
         weight = objective.points.weight
-        if "gram" not in objective.shared:
-            objective.shared["gram"] = weighted_gram(objective, weight)
-        H = add_penalty(objective, objective.shared["gram"].copy())
-        factor = factorise(H)
-        coef, intercept = np.array(start.coef), start.intercept
+        newton_step = _make_newton_step(objective)
+        theta, intercept = start.theta.copy(), start.intercept.copy()
         while True:
-            e = objective.residuals(coef, intercept)
+            e = objective.residuals(theta, intercept)
             if objective.fit_intercept:
-                change = -(weight @ e)
+                change = -(e @ weight)
                 intercept += change
-                e += change
+                e += change[:, None]
             zeta = e.copy()
-            certificate = objective.certify(coef, e, zeta)
-            done = progress.add(coef, intercept, zeta, certificate, len(e))
+            certificate = objective.certify(theta, e, zeta)
+            done = progress.add(theta, intercept, zeta, certificate, e.size)
             if done or progress.n_iter >= max_iter:
                 return
-            gradient = certificate.gradient
-            if objective.fit_intercept:
-                step = solve_factorised(factor, np.append(gradient, 0.0))
-                coef -= step[:-1]
-                intercept -= step[-1]
-            else:
-                coef -= solve_factorised(factor, gradient)
+            theta += newton_step(certificate.gradient)
             progress.n_iter += 1
+
+
+def _make_newton_step(objective):
+    """A function of the gradient (k, r) that gives the step of Θ."""
+    alpha, values = objective.alpha, objective.outputs.values
+    shared = objective.shared
+    if "gram" not in shared:
+        shared["gram"] = _covariance(objective)
+    G = shared["gram"]
+    if np.ptp(values) == 0:
+        H = values[0] * G
+        H[np.diag_indices_from(H)] += alpha
+        factor = factorise(H)
+        return lambda gradient: -solve_factorised(factor, gradient.T).T
+    if "eigh" not in shared:
+        # row-major and upper is column-major and lower
+        shared["eigh"] = scipy.linalg.eigh(G.T, lower=True)
+    eigenvalues, Q = shared["eigh"]
+    denominator = values[:, None] * np.maximum(eigenvalues, 0.0) + alpha
+    return lambda gradient: -((gradient @ Q) / denominator) @ Q.T
+
+
+def _covariance(objective):
+    """G, the upper triangle."""
+    gram = weighted_gram(objective, objective.points.weight)
+    if not objective.fit_intercept:
+        return gram
+    mean = gram[:-1, -1]
+    return gram[:-1, :-1] - np.outer(mean, mean)

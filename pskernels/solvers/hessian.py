@@ -1,8 +1,13 @@
-"""Systems with the Hessian Zᵀ·diag(h)·Z + alpha·I, bordered by the intercept.
+"""Systems with the Hessian of the losses, plus alpha·I.
 
-Directly, by a Cholesky factorisation, or by conjugate gradients preconditioned
-with the Hessian of a subsample of the rows.  The last unknown is b, if there is
-an intercept; b is not penalised.
+Unknowns are Θ, row by row, and then b if there is an intercept; b is not penalised.
+With H_i the d × d Hessian of point i and B the mixture of the outputs, the Hessian is
+Σ_i (Bᵀ H_i B) ⊗ z_i z_iᵀ, bordered by Σ_i Bᵀ H_i ⊗ z_i and Σ_i H_i.
+
+One output, or a loss that is a sum over outputs: H_i is diagonal, and d Gram matrices
+Zᵀ·diag(h_j)·Z make up the whole.  A loss of the norm: k·(k + 1)/2 of them.  Directly,
+by a Cholesky factorisation; or by conjugate gradients, preconditioned with blocks for
+each direction of the outputs, from a subsample of the rows.
 """
 
 import numpy as np
@@ -35,14 +40,79 @@ def signed_gram(objective, weight):
     return gram
 
 
-def add_penalty(objective, gram):
+def add_penalty(objective, H):
     """The Hessian, in place of its part without alpha."""
-    diagonal = gram.reshape(-1)[:: len(gram) + 1]
-    diagonal[: objective.features.r] += objective.alpha
-    if objective.fit_intercept and not diagonal[-1] > 0:
-        # where no point has a curvature, b is free, and its gradient is 0
-        diagonal[-1] = 1.0
-    return gram
+    n_coef = objective.outputs.k * objective.features.r
+    diagonal = H.reshape(-1)[:: len(H) + 1]
+    diagonal[:n_coef] += objective.alpha
+    # where no point has a curvature, b is free, and its gradient is 0
+    intercept = diagonal[n_coef:]
+    intercept[~(intercept > 0)] = 1.0
+    return H
+
+
+def sum_hessian(objective, grams):
+    """The Hessian without alpha, of a loss that is a sum over outputs.
+
+    Parameters
+    ----------
+    grams : list of d arrays
+        `weighted_gram` with the curvatures of each output.
+
+    Returns
+    -------
+    ndarray
+        The upper triangle.
+    """
+    mix, r = objective.outputs.mix, objective.features.r
+    if mix is None:  # one output
+        return grams[0]
+    d, k = mix.shape
+    H = np.zeros((k * r + d * objective.fit_intercept,) * 2)
+    inner = np.stack([_symmetric(gram[:r, :r]) for gram in grams]).reshape(d, r * r)
+    for a in range(k):
+        block = (mix[:, a] * mix[:, a:].T) @ inner
+        H[a * r : (a + 1) * r, a * r : k * r] = (
+            block.reshape(k - a, r, r).transpose(1, 0, 2).reshape(r, -1)
+        )
+        if objective.fit_intercept:
+            for j, gram in enumerate(grams):
+                H[a * r : (a + 1) * r, k * r + j] = mix[j, a] * gram[:r, r]
+    if objective.fit_intercept:
+        corner = H[k * r :, k * r :]
+        corner[np.diag_indices(d)] = [gram[r, r] for gram in grams]
+    return H
+
+
+def norm_hessian(objective, zeta, curvature):
+    """The Hessian without alpha, of a loss of the norm: the upper triangle."""
+    features, outputs = objective.features, objective.outputs
+    r, k, d = features.r, outputs.k, outputs.d
+    across, along = curvature
+    mix = np.eye(d) if outputs.mix is None else outputs.mix
+    pulled = mix.T @ zeta
+    H = np.zeros((k * r + d * objective.fit_intercept,) * 2)
+    for a in range(k):
+        rows = slice(a * r, (a + 1) * r)
+        for c in range(a, k):
+            weight = along * pulled[a] * pulled[c]
+            if a == c:
+                weight += outputs.values[a] * across
+            gram = signed_gram(objective, weight)[:r, :r]
+            H[rows, c * r : (c + 1) * r] = gram if a == c else _symmetric(gram)
+        if objective.fit_intercept:
+            cross = along * pulled[a] * zeta + across * mix[:, a : a + 1]
+            H[rows, k * r :] = features.t_dot(cross).T
+    if objective.fit_intercept:
+        corner = H[k * r :, k * r :]
+        corner += (zeta * along) @ zeta.T
+        corner[np.diag_indices(d)] += across.sum()
+    return H
+
+
+def _symmetric(upper):
+    """The whole matrix, from its upper triangle."""
+    return np.triu(upper) + np.triu(upper, 1).T
 
 
 def factorise(H):
@@ -71,8 +141,32 @@ def solve_factorised(factor, b):
     return lapack.dpotrs(factor, b, lower=1)[0]
 
 
-def hessian_product(objective, h):
-    """A function of v that gives H·v, in one pass over the rows of positive h."""
+def hessian_product(objective, zeta, curvature):
+    """A function of v that gives H·v, in passes over the rows with a curvature."""
+    if objective.outputs.d == 1:
+        return _product_of_one_output(objective, curvature[0])
+    outputs, points = objective.outputs, objective.points
+    shape = outputs.k, objective.features.r
+    n_coef = shape[0] * shape[1]
+
+    def product(v):
+        theta = v[:n_coef].reshape(shape)
+        du = outputs.predictions(objective.features, theta)
+        if objective.fit_intercept:
+            du += v[n_coef:, None]
+        if points.radial:
+            across, along = curvature
+            du = across * du + zeta * (along * np.einsum("jn,jn->n", zeta, du))
+        else:
+            du *= curvature
+        out = (objective.pull(du) + objective.alpha * theta).reshape(-1)
+        return np.append(out, du.sum(axis=1)) if objective.fit_intercept else out
+
+    return product
+
+
+def _product_of_one_output(objective, h):
+    """`hessian_product`, in a single pass."""
     features, alpha = objective.features, objective.alpha
     r = features.r
 
@@ -84,6 +178,75 @@ def hessian_product(objective, h):
         return out
 
     return product
+
+
+def direction_preconditioner(objective, zeta, curvature, rows, scale):
+    """A function of v that gives P⁻¹·v, for a P of blocks.
+
+    P would be the Hessian if all H_i were multiples of the identity: then directions
+    of the outputs, the eigenvectors of M, have nothing to do with each other.  Block a
+    has the curvatures v_aᵀ H_i v_a, of some rows, times a scale.
+    """
+    outputs, fit_intercept = objective.outputs, objective.fit_intercept
+    r, k, d = objective.features.r, outputs.k, outputs.d
+    blocks = []
+    for a in range(k):
+        h = np.zeros(objective.features.n)
+        h[rows] = scale * _curvature_along(objective, zeta, curvature, rows, a)
+        block = weighted_gram(objective, h, rows)
+        root = np.sqrt(outputs.values[a])
+        block[:r] *= root
+        block[:, :r] *= root
+        blocks.append(factorise(_add_block_penalty(objective, block)))
+    rest = np.array(
+        [
+            scale * _curvature_along(objective, zeta, curvature, rows, a).sum()
+            for a in range(k, d if fit_intercept else k)
+        ]
+    )
+    rest[~(rest > 0)] = 1.0
+
+    def precondition(v):
+        theta, b = v[: k * r].reshape(k, r), v[k * r :]
+        if fit_intercept and outputs.vectors is not None:
+            b = outputs.vectors.T @ b
+        out = np.empty_like(v)
+        rotated = np.empty_like(b)
+        for a, factor in enumerate(blocks):
+            one = np.append(theta[a], b[a]) if fit_intercept else theta[a]
+            solution = solve_factorised(factor, one)
+            out[a * r : (a + 1) * r] = solution[:r]
+            rotated[a : a + 1] = solution[r:]
+        if fit_intercept:
+            rotated[k:] = b[k:] / rest
+            if outputs.vectors is not None:
+                rotated = outputs.vectors @ rotated
+            out[k * r :] = rotated
+        return out
+
+    return precondition
+
+
+def _curvature_along(objective, zeta, curvature, rows, a):
+    """v_aᵀ H_i v_a of the listed points."""
+    vectors = objective.outputs.vectors
+    if objective.points.radial:
+        across, along = curvature[:, rows]
+        pulled = zeta[a, rows] if vectors is None else vectors[:, a] @ zeta[:, rows]
+        return across + along * pulled**2
+    return (
+        curvature[a, rows]
+        if vectors is None
+        else (vectors[:, a] ** 2 @ curvature[:, rows])
+    )
+
+
+def _add_block_penalty(objective, block):
+    diagonal = block.reshape(-1)[:: len(block) + 1]
+    diagonal[: objective.features.r] += objective.alpha
+    if objective.fit_intercept and not diagonal[-1] > 0:
+        diagonal[-1] = 1.0
+    return block
 
 
 def conjugate_gradients(product, precondition, b):

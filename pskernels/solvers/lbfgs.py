@@ -6,6 +6,7 @@ import numpy as np
 
 from pskernels._validation import check_int
 from pskernels.losses import LOSSES
+from pskernels.objective import squared_norm
 from pskernels.solvers.base import certify_model
 
 
@@ -39,34 +40,35 @@ class LBFGS:
     def run(self, objective, start, max_iter, progress):
         from scipy.optimize import minimize
 
-        r = objective.features.r
         points, alpha = objective.points, objective.alpha
-        zeta, curvature = np.empty(objective.features.n), np.empty(objective.features.n)
+        zeta, curvature = np.empty_like(points.y), points.make_curvature()
+        shape = start.theta.shape
+        n_coef = start.theta.size
+
+        def split(x):
+            theta = x[:n_coef].reshape(shape)
+            return theta, x[n_coef:] if objective.fit_intercept else start.intercept
 
         def value_and_gradient(x):
-            coef = np.ascontiguousarray(x[:r])
-            intercept = x[r] if objective.fit_intercept else 0.0
-            e = objective.residuals(coef, intercept)
+            theta, intercept = split(x)
+            e = objective.residuals(theta, intercept)
             points.smooth_derivatives(e, None, 0.0, zeta, curvature)
-            value = points.fenchel_young(e, zeta)[0] + alpha / 2 * (coef @ coef)
-            flow = points.signed_weight * zeta
-            gradient = objective.features.t_dot(flow) + alpha * coef
+            value = points.fenchel_young(e, zeta)[0] + alpha / 2 * squared_norm(theta)
+            flow = points.flow(zeta)
+            gradient = (objective.pull(flow) + alpha * theta).reshape(-1)
             if objective.fit_intercept:
-                gradient = np.append(gradient, flow.sum())
+                gradient = np.append(gradient, flow.sum(axis=1))
             return value, gradient
 
         def certify(x):
-            intercept = x[r] if objective.fit_intercept else 0.0
-            return certify_model(
-                objective, np.ascontiguousarray(x[:r]), intercept, progress
-            )
+            return certify_model(objective, *split(x), progress)
 
         def after_iteration(x):
             progress.n_iter += 1
             if certify(x):
                 raise StopIteration
 
-        x = start.coef
+        x = start.theta.reshape(-1)
         if objective.fit_intercept:
             x = np.append(x, start.intercept)
         if certify(x) or max_iter == 0:

@@ -1,9 +1,9 @@
 """Smoothing Newton with multipliers: every loss, to a certificate.
 
-Stage k minimises Σ ω ℓ_mu(e + mu·ζ_k) + (alpha/2)‖w‖² by Newton steps, where ℓ_mu
+Stage k minimises Σ ω ℓ_mu(e + mu·ζ_k) + (alpha/2)‖Θ‖² by Newton steps, where ℓ_mu
 is the Moreau envelope of width mu.  Its derivatives ζ at the solution are the
 multipliers ζ_{k+1} of the next stage, and mu is halved: the method of multipliers
-for the constraint e = residuals(w, b).  Without multipliers (ζ_k = 0, plain
+for the constraint e = residuals(Θ, b).  Without multipliers (ζ_k = 0, plain
 smoothing) the gap falls like mu, and Newton has to follow with ever fewer and
 stiffer active points; with them it falls like mu·|ζ_{k+1} - ζ_k|.
 
@@ -17,16 +17,18 @@ import numpy as np
 
 from pskernels._products import RunningSum
 from pskernels._validation import check_option
-from pskernels.objective import EPS, find_root
+from pskernels.objective import EPS, find_root, squared_norm
 from pskernels.solvers.base import best_envelope
 from pskernels.solvers.hessian import (
     add_penalty,
     conjugate_gradients,
+    direction_preconditioner,
     factorise,
     hessian_product,
+    norm_hessian,
     signed_gram,
     solve_factorised,
-    weighted_gram,
+    sum_hessian,
 )
 
 MU_DECREASE = 2.0
@@ -94,11 +96,11 @@ class Newton:
                 state.compute_anew()
                 certificate = state.evaluate()
             enough = progress.add(
-                state.coef,
+                state.theta,
                 state.intercept,
                 state.zeta,
                 certificate,
-                state.n_active,
+                int(state.n_active.sum()),
                 state.mu,
             )
             if enough or progress.n_iter >= max_iter:
@@ -120,31 +122,29 @@ class Newton:
 
 
 class _State:
-    """An iterate: w, b, residuals e, derivatives ζ, and the stage it is in."""
+    """An iterate: Θ, b, residuals e, derivatives ζ, and the stage it is in."""
 
     def __init__(self, objective, start):
         self.objective = objective
         self.points = objective.points
-        self.coef = np.array(start.coef)
-        self.intercept = start.intercept
-        self.e = objective.residuals(self.coef, self.intercept)
+        self.theta = start.theta.copy()
+        self.intercept = start.intercept.copy()
+        self.e = objective.residuals(self.theta, self.intercept)
         self.zeta = np.empty_like(self.e)
-        self.curvature = np.empty_like(self.e)
+        self.curvature = self.points.make_curvature()
         self.step = np.empty_like(self.e)
         self.shift = None  # the multipliers ζ_k
         self.smallest = MU_FLOOR * objective.first_mu
         self.mu = objective.first_mu
         if start.warm and self.mu > 0:
             # an envelope may cost as much as the start is away from the optimum
-            certificate = best_envelope(objective, self.coef, self.intercept)[1]
+            certificate = best_envelope(objective, self.theta, self.intercept)[1]
             width = WARM * certificate.gap / objective.zeta_scale**2
             self.mu = min(self.mu, max(width, self.smallest))
         self.drift = 0.0  # bound on the rounding error of e
         self.exact = True  # nothing is summed up
-        self.balanced_by = 0.0
-        self.sum_flow = objective.shared.setdefault(
-            "flow", RunningSum(objective.features.t_dot)
-        )
+        self.balanced_by = np.zeros_like(self.intercept)
+        self.sum_flow = objective.shared.setdefault("flow", RunningSum(objective.pull))
 
     def next_stage(self):
         """Halve the radius of the envelope; False if nothing is left to halve."""
@@ -158,38 +158,38 @@ class _State:
         return True
 
     def evaluate(self):
-        """ζ and curvatures at w, with the best b for it; the certificate."""
-        self.balanced_by = 0.0
+        """ζ and curvatures at Θ, with the best b for it; the certificate."""
         if self.objective.fit_intercept:
-            change = self.objective.balance(self.e, self.shift, self.mu)
-            self._move_intercept(change)
-            self.balanced_by = change
+            self.balanced_by = self.objective.balance(self.e, self.shift, self.mu)
+            self._move_intercept(self.balanced_by)
         self._differentiate()
         sum_flow = None if self.exact else self.sum_flow
-        return self.objective.certify(self.coef, self.e, self.zeta, sum_flow)
+        return self.objective.certify(self.theta, self.e, self.zeta, sum_flow)
 
     def gradient(self, certificate):
-        """That of the envelope in w, and in b if there is an intercept.
+        """That of the envelope in Θ, and in b if there is an intercept.
 
-        The best b for a given w may leave no point active.  Then nothing tells a
-        step in w how b will follow, and the two would take turns in ever smaller
+        The best b for a given Θ may leave no point active.  Then nothing tells a
+        step in Θ how b will follow, and the two would take turns in ever smaller
         steps; so b goes back to where it was.
         """
+        gradient = certificate.gradient
         if not self.objective.fit_intercept:
-            return certificate.gradient
-        if self.n_active > 0 or self.balanced_by == 0:
-            return np.append(certificate.gradient, 0.0)
-        self._move_intercept(-self.balanced_by)
-        self._differentiate()
-        flow = self.points.signed_weight * self.zeta
-        gradient = self.objective.features.bordered_t_dot(flow)
-        gradient[:-1] += self.objective.alpha * self.coef
-        return gradient
+            return gradient.reshape(-1)
+        total = np.zeros_like(self.intercept)
+        lost = (self.n_active == 0) & (self.balanced_by != 0)
+        if lost.any():
+            self._move_intercept(np.where(lost, -self.balanced_by, 0.0))
+            self._differentiate()
+            flow = self.points.flow(self.zeta)
+            gradient = self.objective.pull(flow) + self.objective.alpha * self.theta
+            total = flow.sum(axis=1)
+        return np.append(gradient.reshape(-1), total)
 
     def _move_intercept(self, change):
-        if change != 0:
+        if change.any():
             self.intercept += change
-            self.e += change * self.points.sign
+            self.e += self.points.sign * change[:, None]
 
     def _differentiate(self):
         self.n_active = self.points.smooth_derivatives(
@@ -197,17 +197,19 @@ class _State:
         )
 
     def move(self, gradient, whole_step):
-        """Search along a step of w and b; False if it goes nowhere."""
+        """Search along a step of Θ and b; False if it goes nowhere."""
         alpha = self.objective.alpha
         initial = gradient @ whole_step
         if not initial < 0:
             return False
-        coef_step, intercept_step = whole_step, 0.0
+        n_coef = self.theta.size
+        theta_step = whole_step[:n_coef].reshape(self.theta.shape)
+        intercept_step = np.zeros_like(self.intercept)
         if self.objective.fit_intercept:
-            coef_step, intercept_step = whole_step[:-1], whole_step[-1]
-        step = self.objective.steps(coef_step, intercept_step, self.step)
-        linear = alpha * (self.coef @ coef_step)
-        quadratic = alpha * (coef_step @ coef_step)
+            intercept_step = whole_step[n_coef:]
+        step = self.objective.steps(theta_step, intercept_step, self.step)
+        linear = alpha * (self.theta.reshape(-1) @ whole_step[:n_coef])
+        quadratic = alpha * squared_norm(theta_step)
 
         def derivatives(t):
             slope, curvature = self.points.slope(self.e, step, self.shift, self.mu, t)
@@ -220,7 +222,7 @@ class _State:
             return near and abs(slope) <= LINE_SEARCH * -initial
 
         t = find_root(derivatives, start=1.0, width=1.0, accept=accept, low=0.0)
-        self.coef += t * coef_step
+        self.theta += t * theta_step
         self.intercept += t * intercept_step
         self.e += t * step
         self.drift += EPS * abs(t) * max(step.max(), -step.min())
@@ -230,12 +232,12 @@ class _State:
     def stop_drift(self, tolerance):
         """Compute residuals anew if rounding of long steps may have added up."""
         if self.objective.zeta_scale * self.drift > tolerance:
-            self.objective.residuals(self.coef, self.intercept, out=self.e)
+            self.objective.residuals(self.theta, self.intercept, out=self.e)
             self.drift = 0.0
 
     def compute_anew(self):
-        """Residuals and sums from w and b themselves."""
-        self.objective.residuals(self.coef, self.intercept, out=self.e)
+        """Residuals and sums from Θ and b themselves."""
+        self.objective.residuals(self.theta, self.intercept, out=self.e)
         self.drift = 0.0
         self.exact = True
 
@@ -248,19 +250,26 @@ class _Direction:
         self.hessian = hessian
         self.n_cg = CG_GUESS
         self._rank = None
-        self._active = objective.shared.setdefault(
-            "active", RunningSum(lambda weight: signed_gram(objective, weight))
+        self._grams = objective.shared.setdefault(
+            "grams",
+            [
+                RunningSum(lambda weight: signed_gram(objective, weight))
+                for _ in objective.points.losses
+            ],
         )
 
     def __call__(self, state, gradient):
         objective = self.objective
         weight, scale = self._weights(state)
-        if self._by_cg(weight, state.n_active):
-            return -self._conjugate_gradients(state.curvature, gradient)
-        H = self._active(weight)
-        H *= scale
-        add_penalty(objective, H)
-        return -solve_factorised(factorise(H), gradient)
+        if self._by_cg(weight, state):
+            return -self._conjugate_gradients(state, gradient)
+        if objective.points.radial:
+            H = norm_hessian(objective, state.zeta, state.curvature)
+        else:
+            pairs = zip(self._grams, weight, strict=True)
+            H = sum_hessian(objective, [gram(h) for gram, h in pairs])
+            H *= scale
+        return -solve_factorised(factorise(add_penalty(objective, H)), gradient)
 
     def _weights(self, state):
         """(weight of every point, scale): their product is the curvature.
@@ -269,35 +278,45 @@ class _Direction:
         stages change it for every point and the steps of a stage for none.
         """
         points = self.objective.points
-        if points.loss.logistic:
+        if points.loss.logistic or points.radial:
             return state.curvature.copy(), 1.0
         radius = points.loss.radius + state.mu
         return np.where(state.curvature > 0, points.weight, 0.0), 1 / radius
 
-    def _by_cg(self, weight, n_active):
+    def _by_cg(self, weight, state):
         """Whether CG is cheaper: multiplications, each divided by r."""
+        n_active = int(state.n_active.sum())
         if self.hessian != "auto":
             return self.hessian == "cg" and n_active > 0
-        r = self.objective.features.r
-        direct = self._active.n_to_add(weight) * r / 2
-        cg = (SUBSAMPLE / 2 + CHOLESKY_COST) * r * r
-        cg += self.n_cg * 2 * n_active * PASS_COST
+        outputs, points = self.objective.outputs, self.objective.points
+        r, k = self.objective.features.r, outputs.k
+        if points.radial:
+            direct = n_active * (k * k + k) * r / 2
+        else:
+            pairs = zip(self._grams, weight, strict=True)
+            direct = sum(gram.n_to_add(h) for gram, h in pairs) * r / 2
+        # beyond one factorisation of r³, which both need
+        direct += CHOLESKY_COST * (k**3 - 1) * r * r
+        cg = (SUBSAMPLE / 2 + CHOLESKY_COST) * k * r * r
+        # several outputs share what a pass reads, and all rows are in one product
+        n_rows = n_active if k == 1 else self.objective.features.n
+        cg += self.n_cg * 2 * n_rows * k * max(PASS_COST / k, 1.5)
         return EXTRA_STEPS * cg < direct
 
-    def _conjugate_gradients(self, h, gradient):
+    def _conjugate_gradients(self, state, gradient):
         """H⁻¹·gradient, preconditioned with the Hessian of a subsample."""
         objective = self.objective
-        active = np.flatnonzero(h)
+        active = np.flatnonzero(state.curvature.any(axis=0))
         if self._rank is None:
-            self._rank = np.random.default_rng(0).random(len(h))
+            self._rank = np.random.default_rng(0).random(objective.features.n)
         share = min(1.0, SUBSAMPLE * objective.features.r / len(active))
         rows = active[self._rank[active] <= share]
-        gram = weighted_gram(objective, h, rows)
-        gram *= len(active) / max(len(rows), 1)
-        factor = factorise(add_penalty(objective, gram))
+        scale = len(active) / max(len(rows), 1)
         solution, self.n_cg = conjugate_gradients(
-            hessian_product(objective, h),
-            lambda v: solve_factorised(factor, v),
+            hessian_product(objective, state.zeta, state.curvature),
+            direction_preconditioner(
+                objective, state.zeta, state.curvature, rows, scale
+            ),
             gradient,
         )
         return solution

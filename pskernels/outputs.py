@@ -1,0 +1,271 @@
+"""Several outputs: decomposable kernels k·M and their output matrices M.
+
+M = Σ_a λ_a v_a v_aᵀ is symmetric and positive semidefinite, of rank k ≤ d.  A machine
+of the kernel k·M on features z(x) ∈ R^r is
+
+    f(x) = V Λ^(1/2) Θ z(x) + b,    penalty ‖Θ‖²_F,    Θ ∈ R^(k×r), b ∈ R^d:
+
+k functions ("directions"), each of the scalar kernel, mixed to d outputs.  The
+features z(x) ⊗ M^(1/2), an (n·d) × (r·d) matrix, are never formed.
+"""
+
+import numpy as np
+import scipy.linalg
+
+from pskernels._validation import (
+    check_int,
+    check_non_negative,
+    check_open_probability,
+    check_real_array,
+)
+
+# How far a matrix may be from symmetric and from semidefinite, for rounding: this
+# many times d·eps, relative to its largest entry or eigenvalue.
+ROUNDING = 100
+
+
+def quantile_matrix(quantiles, gamma=1.0):
+    """M of joint quantile regression: exp(-gamma·(τ_i - τ_j)²).
+
+    Functions of close levels are pulled towards each other, up to a constant, which
+    limits crossing [1]_.  gamma = 0 gives all levels the same function; with a large
+    one each is learnt by itself.
+
+    Parameters
+    ----------
+    quantiles : sequence of float
+        Levels τ in (0, 1), increasing.
+    gamma : float
+        Not negative.
+
+    Returns
+    -------
+    ndarray of shape (len(quantiles), len(quantiles))
+
+    References
+    ----------
+    .. [1] M. Sangnier, O. Fercoq, F. d'Alché-Buc, "Joint quantile regression in
+       vector-valued RKHSs", NIPS, 2016.
+
+    Examples
+    --------
+    >>> import pskernels as psk
+    >>> psk.quantile_matrix([0.1, 0.5, 0.9], gamma=2.0).round(2)
+    array([[1.  , 0.73, 0.28],
+           [0.73, 1.  , 0.73],
+           [0.28, 0.73, 1.  ]])
+    """
+    levels = np.array(check_quantiles(quantiles))
+    gamma = check_non_negative(gamma, "gamma")
+    return np.exp(-gamma * (levels[:, None] - levels) ** 2)
+
+
+def check_quantiles(quantiles):
+    """Levels in (0, 1), increasing, as a tuple of floats."""
+    levels = check_real_array(quantiles, "quantiles")
+    if levels.ndim != 1 or len(levels) == 0:
+        raise ValueError(
+            "quantiles must be a sequence of at least one level, got shape "
+            f"{levels.shape}"
+        )
+    levels = tuple(check_open_probability(level, "quantiles") for level in levels)
+    for low, high in zip(levels, levels[1:], strict=False):
+        if low == high:
+            raise ValueError(f"quantiles must not repeat, got {low:g} twice: {levels}")
+        if low > high:
+            raise ValueError(f"quantiles must be increasing, got {levels}")
+    return levels
+
+
+def graph_matrix(adjacency, mu=0.5):
+    """M from a graph of related outputs: (mu·L + (1 - mu)·I)⁻¹.
+
+    L is the Laplacian of the graph, degrees minus adjacency.  Outputs that are joined
+    by an edge are pulled towards each other [1]_ [2]_.
+
+    Parameters
+    ----------
+    adjacency : array of shape (d, d)
+        Symmetric, not negative: the weight of the edge between two outputs, or 0.
+    mu : float
+        In [0, 1).  0 gives the identity: independent outputs.
+
+    Returns
+    -------
+    ndarray of shape (d, d)
+
+    References
+    ----------
+    .. [1] T. Evgeniou, C. Micchelli, M. Pontil, "Learning multiple tasks with kernel
+       methods", JMLR 6, 2005.
+    .. [2] D. Sheldon, "Graphical multi-task learning", 2008.
+
+    Examples
+    --------
+    >>> import pskernels as psk
+    >>> psk.graph_matrix([[0, 1], [1, 0]], mu=0.5).round(3)
+    array([[1.333, 0.667],
+           [0.667, 1.333]])
+    """
+    mu = check_non_negative(mu, "mu")
+    if mu >= 1:
+        raise ValueError(
+            f"mu must be in [0, 1), got {mu:g}: a Laplacian has no inverse"
+        )
+    adjacency = _check_symmetric(adjacency, "adjacency")
+    if adjacency.min() < 0:
+        raise ValueError(f"adjacency must not be negative, got {adjacency.min():g}")
+    laplacian = np.diag(adjacency.sum(axis=0)) - adjacency
+    M = np.linalg.inv(mu * laplacian + (1 - mu) * np.eye(len(adjacency)))
+    return (M + M.T) / 2
+
+
+def residual_matrix(residuals, weight):
+    """M from the residuals (d, n) of a first fit: their covariance, of mean diagonal 1.
+
+    Outputs whose errors go together are then learnt together.  This is not in the
+    paper.  Where there is nothing to learn from, the identity.
+    """
+    centred = residuals - (residuals @ weight / weight.sum())[:, None]
+    covariance = (centred * weight) @ centred.T
+    scale = np.trace(covariance) / len(covariance)
+    if not 0 < scale < np.inf:
+        return np.eye(len(covariance))
+    covariance = covariance / scale
+    return (covariance + covariance.T) / 2
+
+
+def _check_symmetric(M, name):
+    """M as a square symmetric matrix of finite float64."""
+    M = check_real_array(M, name)
+    if M.ndim != 2 or M.shape[0] != M.shape[1] or M.size == 0:
+        raise ValueError(f"{name} must be a square matrix, got shape {M.shape}")
+    eps = np.finfo(M.dtype).eps if M.dtype.kind == "f" else 0.0
+    M = M.astype(np.float64)
+    if not np.isfinite(M).all():
+        i, j = np.argwhere(~np.isfinite(M))[0]
+        raise ValueError(f"{name} must be finite, but entry ({i}, {j}) is {M[i, j]}")
+    difference = np.abs(M - M.T)
+    if difference.max() > ROUNDING * len(M) * eps * np.abs(M).max():
+        i, j = np.unravel_index(np.argmax(difference), M.shape)
+        raise ValueError(
+            f"{name} must be symmetric, but entry ({i}, {j}) is {M[i, j]:g} and entry "
+            f"({j}, {i}) is {M[j, i]:g}"
+        )
+    return (M + M.T) / 2
+
+
+class Outputs:
+    """What turns k functions of the features into d outputs.
+
+    Parameters
+    ----------
+    vectors : array of shape (d, d), or None
+        Orthonormal columns, of which the first k are v_1, …, v_k; None: the identity.
+    values : array of shape (k,)
+        λ, positive.
+
+    Attributes
+    ----------
+    mix : array of shape (d, k), or None
+        V Λ^(1/2); None: the identity.
+    """
+
+    def __init__(self, vectors, values):
+        self.vectors = vectors
+        self.values = values
+        self.k = len(values)
+        self.d = self.k if vectors is None else len(vectors)
+        self.mix = None
+        if vectors is not None:
+            self.mix = vectors[:, : self.k] * np.sqrt(values)
+
+    @classmethod
+    def independent(cls, d):
+        return cls(None, np.ones(d))
+
+    @classmethod
+    def leading(cls, Y, weight, k):
+        """M = Σ v_a v_aᵀ over the k leading directions of the targets Y (d, n)."""
+        centred = Y - (Y @ weight / weight.sum())[:, None]
+        # scaled, so that squares neither overflow nor underflow
+        centred *= 1 / (np.abs(centred).max() or 1.0)
+        vectors = scipy.linalg.eigh((centred * weight) @ centred.T)[1]
+        return cls(np.ascontiguousarray(vectors[:, ::-1]), np.ones(k))
+
+    @classmethod
+    def of_matrix(cls, M, d, k=None):
+        """Of M, or of its k leading directions."""
+        eps = np.finfo(M.dtype).eps if M.dtype.kind == "f" else 2.0**-52
+        M = _check_symmetric(M, "output_matrix")
+        if len(M) != d:
+            raise ValueError(
+                f"output_matrix must have shape ({d}, {d}), a row for each column of "
+                f"y, got {M.shape}"
+            )
+        values, vectors = scipy.linalg.eigh(M)
+        rounding = ROUNDING * d * eps * np.abs(values).max()
+        if values[0] < -rounding:
+            raise ValueError(
+                "output_matrix must be positive semidefinite, but it has the "
+                f"eigenvalue {values[0]:g} (the largest one is {values[-1]:g})"
+            )
+        if not values[-1] > 0:
+            raise ValueError("output_matrix must not be 0")
+        kept = values > max(d * eps * values[-1], -values[0])
+        values, vectors = values[::-1], np.ascontiguousarray(vectors[:, ::-1])
+        rank = np.count_nonzero(kept)
+        return cls(vectors, values[: rank if k is None else min(k, rank)])
+
+    @property
+    def separate(self):
+        """Whether the outputs have nothing in common."""
+        return self.mix is None
+
+    @property
+    def matrix(self):
+        """M; None for the identity."""
+        return None if self.mix is None else self.mix @ self.mix.T
+
+    def predictions(self, features, theta, out=None):
+        """V Λ^(1/2) Θ Zᵀ, of shape (d, n)."""
+        if self.mix is None:
+            return features.dot(theta, out)
+        if self._mix_first(features):
+            return features.dot(self.mix @ theta, out)
+        return np.matmul(self.mix, features.dot(theta), out=out)
+
+    def pull(self, features, flow):
+        """The adjoint of `predictions`: a flow of shape (d, n) -> (k, r)."""
+        if self.mix is None:
+            return features.t_dot(flow)
+        if self._mix_first(features):
+            return self.mix.T @ features.t_dot(flow)
+        return features.t_dot(self.mix.T @ flow)
+
+    def _mix_first(self, features):
+        """Whether d products with Z cost less than k of them and n mixtures."""
+        return features.r * self.d <= self.k * (features.r + self.d)
+
+    def coef(self, theta):
+        """What multiplies Z: an array of shape (r, d)."""
+        return np.ascontiguousarray(
+            theta.T if self.mix is None else (self.mix @ theta).T
+        )
+
+    def theta(self, coef):
+        """Θ of coefficients (r, d); the nearest, if M has no such functions."""
+        if self.mix is None:
+            return np.ascontiguousarray(coef.T)
+        directions = self.vectors[:, : self.k]
+        return (directions.T @ coef.T) / np.sqrt(self.values)[:, None]
+
+
+def check_output_rank(output_rank, d):
+    """A number of directions, at most d; None means all."""
+    if output_rank is None:
+        return None
+    k = check_int(output_rank, "output_rank", minimum=1)
+    if k > d:
+        raise ValueError(f"output_rank must be at most {d}, the outputs of y, got {k}")
+    return k
