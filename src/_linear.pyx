@@ -29,6 +29,16 @@ cdef extern from "linear.h" nogil:
     void psk_gather_float(intp_t n_rows, const intp_t *rows, const double *weight,
                           intp_t r, const float *Z, intp_t start, intp_t end,
                           double *out)
+    void psk_dots_double(intp_t n, intp_t r, intp_t m, const double *Z,
+                         const double *V, double *out, intp_t stride)
+    void psk_dots_float(intp_t n, intp_t r, intp_t m, const float *Z,
+                        const double *V, double *out, intp_t stride)
+    void psk_t_dots_double(intp_t n_rows, const intp_t *listed, intp_t r, intp_t m,
+                           const double *Z, const double *X, intp_t stride,
+                           double *out)
+    void psk_t_dots_float(intp_t n_rows, const intp_t *listed, intp_t r, intp_t m,
+                          const float *Z, const double *X, intp_t stride,
+                          double *out)
     void psk_copy_rows_double(intp_t n_rows, const intp_t *rows, intp_t r,
                               const double *Z, double *out)
     void psk_copy_rows_float(intp_t n_rows, const intp_t *rows, intp_t r,
@@ -38,7 +48,8 @@ cdef enum:
     DOT_ROWS = 256       # rows that a thread takes at a time
     GRAM_ROWS = 128      # GRAM_ROWS × 2 tiles stay in the second-level cache
     TILE = 256
-    OUTPUT_ROWS = 128    # rows that BLAS takes at a time, for several outputs
+    FEW = 6              # outputs for which BLAS does not reach the speed of linear.h
+    OUTPUT_ROWS = 128    # rows at a time for more of them
 
 OUTPUT_BLOCK = OUTPUT_ROWS
 GRAM_BUFFER = 2 * GRAM_ROWS * TILE
@@ -137,6 +148,14 @@ def dot_outputs(
                         schedule="dynamic"):
         start = first + block * OUTPUT_ROWS
         n_rows = <int>min(<intp_t>OUTPUT_ROWS, last - start)
+        if m <= FEW:
+            if real_t is double:
+                psk_dots_double(n_rows, r, m, &Z[start, 0], &V[0, 0],
+                                &out[0, start], ld)
+            else:
+                psk_dots_float(n_rows, r, m, &Z[start, 0], &V[0, 0],
+                               &out[0, start], ld)
+            continue
         rows = as_doubles(&Z[start, 0], r, NULL, n_rows, &buffers[threadid(), 0])
         # by columns: out = Z @ Vᵀ
         dgemm("T", "N", &n_rows, &m, &r, &one, <double *>rows, &r, <double *>&V[0, 0],
@@ -163,6 +182,12 @@ cdef void add_t_dot(
         const intp_t *listed
         int depth, ld
         intp_t block, start, i, j
+    if m <= FEW:
+        if real_t is double:
+            psk_t_dots_double(n_rows, rows, r, m, Z, X, n, out)
+        else:
+            psk_t_dots_float(n_rows, rows, r, m, Z, X, n, out)
+        return
     for block in range((n_rows + OUTPUT_ROWS - 1) // OUTPUT_ROWS):
         start = block * OUTPUT_ROWS
         depth = <int>min(<intp_t>OUTPUT_ROWS, n_rows - start)

@@ -95,6 +95,100 @@ CLONES static void psk_t_dot_##REAL(                                           \
     out[r] += total;                                                           \
 }                                                                              \
                                                                                \
+/* sums[k] = rows[k] . v and sums[ROWS + k] = rows[k] . w */                   \
+INLINE void dot_pair_##REAL(                                                   \
+    intptr_t r, const REAL *const rows[ROWS], const double *v,                 \
+    const double *w, double *sums)                                             \
+{                                                                              \
+    const REAL *z0 = rows[0], *z1 = rows[1], *z2 = rows[2], *z3 = rows[3];     \
+    double s0 = 0, s1 = 0, s2 = 0, s3 = 0, t0 = 0, t1 = 0, t2 = 0, t3 = 0;     \
+    SIMD_SUM(s0, s1, s2, s3, t0, t1, t2, t3)                                   \
+    for (intptr_t j = 0; j < r; j++) {                                         \
+        s0 += z0[j] * v[j];                                                    \
+        s1 += z1[j] * v[j];                                                    \
+        s2 += z2[j] * v[j];                                                    \
+        s3 += z3[j] * v[j];                                                    \
+        t0 += z0[j] * w[j];                                                    \
+        t1 += z1[j] * w[j];                                                    \
+        t2 += z2[j] * w[j];                                                    \
+        t3 += z3[j] * w[j];                                                    \
+    }                                                                          \
+    double all[2 * ROWS] = {s0, s1, s2, s3, t0, t1, t2, t3};                   \
+    for (int k = 0; k < 2 * ROWS; k++)                                         \
+        sums[k] = all[k];                                                      \
+}                                                                              \
+                                                                               \
+/* out += sum of x[k] * rows[k], and more += sum of y[k] * rows[k] */          \
+INLINE void add_pair_##REAL(                                                   \
+    intptr_t r, const REAL *const rows[ROWS], const double *x,                 \
+    const double *y, double *restrict out, double *restrict more)              \
+{                                                                              \
+    const REAL *z0 = rows[0], *z1 = rows[1], *z2 = rows[2], *z3 = rows[3];     \
+    const double x0 = x[0], x1 = x[1], x2 = x[2], x3 = x[3];                   \
+    const double y0 = y[0], y1 = y[1], y2 = y[2], y3 = y[3];                   \
+    SIMD                                                                       \
+    for (intptr_t j = 0; j < r; j++) {                                         \
+        double a = z0[j], b = z1[j], c = z2[j], d = z3[j];                     \
+        out[j] += (x0 * a + x1 * b) + (x2 * c + x3 * d);                       \
+        more[j] += (y0 * a + y1 * b) + (y2 * c + y3 * d);                      \
+    }                                                                          \
+}                                                                              \
+                                                                               \
+/* out = V Z^T, a row of `stride` numbers for each of m vectors */             \
+CLONES static void psk_dots_##REAL(                                            \
+    intptr_t n, intptr_t r, intptr_t m, const REAL *Z, const double *V,        \
+    double *out, intptr_t stride)                                              \
+{                                                                              \
+    for (intptr_t i = 0; i < n; i += ROWS) {                                   \
+        const REAL *rows[ROWS];                                                \
+        double sums[2 * ROWS];                                                 \
+        for (int k = 0; k < ROWS; k++)                                         \
+            rows[k] = Z + (i + k < n ? i + k : n - 1) * r;                     \
+        for (intptr_t c = 0; c < m; c += 2) {                                  \
+            const intptr_t width = c + 1 < m ? 2 : 1;                          \
+            if (width == 2)                                                    \
+                dot_pair_##REAL(r, rows, V + c * r, V + (c + 1) * r, sums);    \
+            else                                                               \
+                dot_block_##REAL(r, rows, V + c * r, sums);                    \
+            for (int k = 0; k < width * ROWS; k++)                             \
+                if (i + k % ROWS < n)                                          \
+                    out[(c + k / ROWS) * stride + i + k % ROWS] = sums[k];     \
+        }                                                                      \
+    }                                                                          \
+}                                                                              \
+                                                                               \
+/* out += X Z over the listed rows of Z and columns of X, or over the first    \
+ * n_rows if `listed` is NULL; X has m rows of `stride` numbers. */            \
+CLONES static void psk_t_dots_##REAL(                                          \
+    intptr_t n_rows, const intptr_t *listed, intptr_t r, intptr_t m,           \
+    const REAL *Z, const double *X, intptr_t stride, double *out)              \
+{                                                                              \
+    for (intptr_t i = 0; i < n_rows; i += ROWS) {                              \
+        const REAL *rows[ROWS];                                                \
+        intptr_t at[ROWS];                                                     \
+        double kept[ROWS];                                                     \
+        for (int k = 0; k < ROWS; k++) {                                       \
+            const intptr_t row = i + k < n_rows ? i + k : i;                   \
+            at[k] = listed ? listed[row] : row;                                \
+            kept[k] = i + k < n_rows;                                          \
+            rows[k] = Z + at[k] * r;                                           \
+        }                                                                      \
+        for (intptr_t c = 0; c < m; c += 2) {                                  \
+            const double *x = X + c * stride;                                  \
+            double first[ROWS], second[ROWS];                                  \
+            for (int k = 0; k < ROWS; k++) {                                   \
+                first[k] = kept[k] * x[at[k]];                                 \
+                second[k] = c + 1 < m ? kept[k] * x[stride + at[k]] : 0;       \
+            }                                                                  \
+            if (c + 1 < m)                                                     \
+                add_pair_##REAL(                                               \
+                    r, rows, first, second, out + c * r, out + (c + 1) * r);   \
+            else                                                               \
+                add_block_##REAL(r, rows, first, out + c * r);                 \
+        }                                                                      \
+    }                                                                          \
+}                                                                              \
+                                                                               \
 /* out[k, :] = sqrt(weight of the row) * Z[row, start:end] for listed rows */  \
 CLONES static void psk_gather_##REAL(                                          \
     intptr_t n_rows, const intptr_t *rows, const double *weight, intptr_t r,   \

@@ -10,10 +10,11 @@ from pskernels._threads import single_threaded_blas
 
 
 @pytest.mark.parametrize("n, r", [(1, 1), (3, 5), (255, 17), (1000, 100), (2049, 257)])
-def test_products(n, r, dtype, rng):
+@pytest.mark.parametrize("m", [2, 5, 6, 7, 20])
+def test_products(n, r, m, dtype, rng):
     Z = rng.normal(size=(n, r)).astype(dtype)
     v, x = rng.normal(size=r + 1), rng.normal(size=n)
-    V, X = rng.normal(size=(3, r)), rng.normal(size=(3, n))
+    V, X = rng.normal(size=(m, r)), rng.normal(size=(m, n))
     weight = rng.uniform(size=n) * (rng.uniform(size=n) < 0.3)
     weight[0] = 0.5
     exact = Z.astype(np.float64)

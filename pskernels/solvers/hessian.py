@@ -111,8 +111,10 @@ def norm_hessian(objective, zeta, curvature):
 
 
 def _symmetric(upper):
-    """The whole matrix, from its upper triangle."""
-    return np.triu(upper) + np.triu(upper, 1).T
+    """The whole matrix, from its upper triangle and zeros."""
+    whole = upper + upper.T
+    whole[np.diag_indices_from(whole)] /= 2
+    return whole
 
 
 def factorise(H):
