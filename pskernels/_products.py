@@ -16,12 +16,15 @@ MAX_GROUPS = 64
 MIN_GROUP_ROWS = 256
 GRAM_TASKS = 16
 # Numbers that all of the groups may keep, unless there are few groups.
-PARTIAL_SIZE = 2**20
-MIN_GROUPS = 8
+PARTIAL_SIZE = 2**18
+MIN_GROUPS = 16
 
 # Multiplications that make a thread worthwhile: some 50 µs of them.
 PASS_GRAIN = 2**18
 GRAM_GRAIN = 2**20
+
+# Multiplications beyond which threads pay in any case: some milliseconds of them.
+LONG_CALL = 2**25
 
 # Multiplications of one native call, well under half a second, and rows at least:
 # Ctrl-C is heard between calls.
@@ -42,6 +45,7 @@ class Features:
         self.Z = Z
         self.n, self.r = Z.shape
         self._passes = ThreadChoice(threads_for(Z.size, PASS_GRAIN, n_threads))
+        self.n_threads = n_threads
         self._outputs = ThreadChoice(n_threads)
         self._grams = ThreadChoice(n_threads)
         n_groups = min(MAX_GROUPS, -(-self.n // MIN_GROUP_ROWS))
@@ -92,11 +96,10 @@ class Features:
 
     def _t_dot_outputs(self, X):
         m = len(X)
-        rows = None
-        used = X.any(axis=0)
-        n_rows = int(np.count_nonzero(used))
-        if n_rows < self.n:
-            rows = np.flatnonzero(used)
+        rows, n_rows = None, self.n
+        if not X[0].all():
+            rows = np.flatnonzero(X.any(axis=0))
+            n_rows = len(rows)
         n_groups = min(MAX_GROUPS, max(MIN_GROUPS, PARTIAL_SIZE // (m * self.r)))
         n_groups = max(1, min(n_groups, n_rows // MIN_GROUP_ROWS))
         partial = np.zeros((n_groups, m, self.r))
@@ -115,8 +118,11 @@ class Features:
         step = max(CALL_ROWS, CALL_WORK // row_work)
         for first in range(0, n_rows, step):
             last = min(first + step, n_rows)
-            if (last - first) * row_work < 2 * PASS_GRAIN:
+            work = (last - first) * row_work
+            if work < 2 * PASS_GRAIN:
                 call(1, first, last)
+            elif work > LONG_CALL:
+                call(self.n_threads, first, last)
             else:
                 self._outputs.run(
                     lambda k, first=first, last=last: call(k, first, last), last - first

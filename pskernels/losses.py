@@ -22,6 +22,7 @@ from pskernels._validation import (
 )
 
 INF = np.inf
+EPS = float(np.finfo(np.float64).eps)
 
 # Functions with one value for all outputs of a point.
 REDUCED = ("value", "conjugate")
@@ -541,17 +542,28 @@ class WeightedLoss:
         )
         return other
 
-    def sensitivity(self, e, error):
-        """The most that ℓ can rise where residuals are wrong by an error."""
-        if self.radial:
-            e, error = self.norms(e), self.norms(error)
-        total = 0.0
-        for loss, at, by in zip(self.losses, e, error, strict=True):
-            value, *others = (
-                _on_array("value", loss, near, 0.0) for near in (at, at - by, at + by)
-            )
-            total = total + (np.maximum(*others) - value)
-        return total
+    def rounding(self, e, shift):
+        """How much the loss can rise by what rounding e and y + shift may cost."""
+        _losses.rounding(
+            e,
+            self.y,
+            shift,
+            self.weight,
+            self._sums,
+            self.numbers,
+            self.radial,
+            EPS,
+            self.n_threads,
+        )
+        return self._sums[:, :, 0].sum()
+
+    def constant_minimisers(self):
+        """For each output by itself, the constant that minimises its loss."""
+        if isinstance(self.loss, Squared):
+            return np.average(self.y, axis=1, weights=self.weight)
+        losses = self.loss.of_outputs(len(self.y))
+        pairs = zip(losses, self.y, strict=True)
+        return np.array([loss._constant_minimiser(y, self.weight) for loss, y in pairs])
 
     def into_domain(self, zeta):
         """ζ where the conjugate is finite."""

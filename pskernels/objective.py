@@ -37,7 +37,6 @@ SMOOTH_ENOUGH = 4.0
 
 MAX_EVALUATIONS = 80
 MAX_BALANCING = 30
-EPS = float(np.finfo(np.float64).eps)
 
 
 class Certificate(NamedTuple):
@@ -85,7 +84,7 @@ class Objective:
             self._find_null_intercept()
         e = self.residuals(self.null_theta(), self.null_intercept)
         with np.errstate(over="ignore", invalid="ignore"):
-            self.null_objective = points.fenchel_young(e, np.zeros_like(e))[0]
+            self.null_objective = points.fenchel_young(e, e)[0]  # for any ζ
         if not np.isfinite(self.null_objective):
             raise ValueError("the losses of a constant overflow float64: scale y")
         if (
@@ -112,13 +111,7 @@ class Objective:
         digits that a large mean of y would take.
         """
         points = self.points
-        losses = points.loss.of_outputs(self.outputs.d)
-        null = np.array(
-            [
-                loss.constant_minimiser(y, points.weight)
-                for loss, y in zip(losses, points.y, strict=True)
-            ]
-        )
+        null = points.constant_minimisers()
         if np.isinf(null).any():
             raise ValueError(
                 "y has one class only (of positive weight), for which the logistic "
@@ -245,12 +238,15 @@ class Objective:
 
     def rounding(self, e):
         """How much of the losses the rounding of targets and predictions may hide."""
-        points = self.points
-        used = points.y[:, points.weight > 0]
-        if np.ptp(used, axis=1).max() == 0:  # a constant is fitted exactly
+        if self._constant_targets():  # they are fitted exactly
             return 0.0
-        size = 2 * np.abs(points.y + self.shift[:, None]) + np.abs(e)
-        return points.weight @ points.sensitivity(e, EPS * size)
+        return self.points.rounding(e, self.shift)
+
+    def _constant_targets(self):
+        y, weight = self.points.y, self.points.weight
+        if not weight.all():
+            y = y[:, weight > 0]
+        return all(row.min() == row.max() for row in y)
 
     def relative(self, gap, objective):
         """gap / objective, and 0 for 0 / 0."""
@@ -264,14 +260,19 @@ def squared_norm(array):
     return flat @ flat
 
 
+def is_balanced(flow):
+    """Whether the flow of an output has no sum but rounding."""
+    return abs(flow.sum()) <= BALANCED * np.abs(flow).sum()
+
+
 def _shrink_to_balance(zeta, flow):
     """Make Σ flow = 0 by shrinking the ζ of the heavier side, both in place.
 
     Every domain is an interval around 0, or a ball, so that shrinking never leaves it.
     """
-    total = flow.sum()
-    if abs(total) <= BALANCED * np.abs(flow).sum():
+    if is_balanced(flow):
         return
+    total = flow.sum()
     heavy = (flow > 0) if total > 0 else (flow < 0)
     factor = max(0.0, 1 - total / flow[heavy].sum())
     zeta[heavy] *= factor

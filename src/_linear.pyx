@@ -49,7 +49,7 @@ cdef enum:
     GRAM_ROWS = 128      # GRAM_ROWS × 2 tiles stay in the second-level cache
     TILE = 256
     FEW = 6              # outputs for which BLAS does not reach the speed of linear.h
-    OUTPUT_ROWS = 128    # rows at a time for more of them
+    OUTPUT_ROWS = 256    # rows at a time for more of them
 
 OUTPUT_BLOCK = OUTPUT_ROWS
 GRAM_BUFFER = 2 * GRAM_ROWS * TILE

@@ -38,6 +38,9 @@ cdef extern from "loss_loops.h" nogil:
     void psk_fenchel_young(
         const double *loss, intp_t n, const double *e, const double *zeta,
         const double *weight, double *sums)
+    double psk_rounding(
+        const double *loss, double eps, double shift, intp_t n, const double *e,
+        const double *y, const double *weight)
 
 cdef extern from "radial_loops.h" nogil:
     intp_t psk_radial_derivatives(
@@ -51,6 +54,10 @@ cdef extern from "radial_loops.h" nogil:
     void psk_radial_fenchel_young(
         const double *loss, intp_t d, intp_t stride, intp_t n, const double *e,
         const double *zeta, const double *weight, double *sums)
+    double psk_radial_rounding(
+        const double *loss, double eps, const double *shift, intp_t d,
+        intp_t stride, intp_t n, const double *e, const double *y,
+        const double *weight)
 
 cdef enum:
     # five arrays of a chunk fit in the second-level cache
@@ -116,6 +123,15 @@ cdef void fenchel_young_of_chunk(
         psk_radial_fenchel_young(loss, d, stride, n, e, zeta, weight, sums)
     else:
         psk_fenchel_young(loss, n, e, zeta, weight, sums)
+
+
+cdef double rounding_of_chunk(
+    const double *loss, bint radial, double eps, const double *shift, intp_t d,
+    intp_t stride, intp_t n, const double *e, const double *y, const double *weight,
+) noexcept nogil:
+    if radial:
+        return psk_radial_rounding(loss, eps, shift, d, stride, n, e, y, weight)
+    return psk_rounding(loss, eps, shift[0], n, e, y, weight)
 
 
 def smooth_derivatives(
@@ -199,3 +215,30 @@ def fenchel_young(
         fenchel_young_of_chunk(
             &losses[j, 0], radial, d, n, min(<intp_t>CHUNK, n - start), &e[j, start],
             &zeta[j, start], &weight[start], &sums[j, task % n_chunks, 0])
+
+
+def rounding(
+    const double[:, ::1] e,          # IN  (d, n)
+    const double[:, ::1] y,          # IN  (d, n)
+    const double[::1] shift,         # IN  (d,), what y was moved by
+    const double[::1] weight,        # IN  (n,)
+    double[:, :, ::1] sums,          # OUT (rows of losses, n_chunks, 2)
+    const double[:, ::1] losses,     # IN  (d, 5), or (1, 5)
+    bint radial,
+    double eps,
+    int n_threads,
+):
+    """sums[:, :, 0] := how much Σ weight · l(e) may rise by rounding of e and y."""
+    cdef:
+        intp_t d = e.shape[0]
+        intp_t n = e.shape[1]
+        intp_t n_chunks = sums.shape[1]
+        intp_t task, start, j
+    for task in prange(sums.shape[0] * n_chunks, nogil=True, num_threads=n_threads,
+                       use_threads_if=n_threads > 1, schedule="static"):
+        j = task // n_chunks
+        start = (task % n_chunks) * CHUNK
+        sums[j, task % n_chunks, 0] = rounding_of_chunk(
+            &losses[j, 0], radial, eps, &shift[j], d, n,
+            min(<intp_t>CHUNK, n - start), &e[j, start], &y[j, start],
+            &weight[start])

@@ -110,6 +110,13 @@ CLONES static void psk_slope(
         slope_sums(0, unpack(loss), mu, t, n, e, step, shift, weight, sums);
 }
 
+/* l(e) of a loss that is not the logistic one */
+INLINE double piecewise_value(const psk_loss *l, double steep, double e)
+{
+    double z = ramp(l, steep, e);
+    return z * e - piecewise_conjugate(l, l->radius, z);
+}
+
 /* sum weight * l(e), and what it exceeds its bound by: the Fenchel-Young sum
  * of weight * (l(e) + l*(zeta) - e zeta), each term of which is not negative. */
 CLONES static void psk_fenchel_young(
@@ -129,8 +136,7 @@ CLONES static void psk_fenchel_young(
         const double steep = steepness(l.radius);
         SIMD_SUM(value, excess)
         for (intptr_t i = 0; i < n; i++) {
-            double z = ramp(&l, steep, e[i]);
-            double at = z * e[i] - piecewise_conjugate(&l, l.radius, z);
+            double at = piecewise_value(&l, steep, e[i]);
             double above =
                 at + piecewise_conjugate(&l, l.radius, zeta[i]) - e[i] * zeta[i];
             value += weight[i] * at;
@@ -139,6 +145,32 @@ CLONES static void psk_fenchel_young(
     }
     sums[0] = value;
     sums[1] = excess;
+}
+
+/* By how much sum weight * l(e) may rise if every e is wrong by up to
+ * eps (2 |y + shift| + |e|): that error times the steeper slope at its ends. */
+CLONES static double psk_rounding(
+    const double *loss, double eps, double shift, intptr_t n, const double *e,
+    const double *y, const double *weight)
+{
+    const psk_loss l = unpack(loss);
+    const double steep = steepness(l.radius);
+    double sum = 0;
+    if (l.logistic) { /* it falls, ever less steeply */
+        for (intptr_t i = 0; i < n; i++) {
+            double error = eps * (2 * fabs(y[i] + shift) + fabs(e[i]));
+            sum -= weight[i] * error * logistic_derivative(e[i] - error);
+        }
+        return sum;
+    }
+    SIMD_SUM(sum)
+    for (intptr_t i = 0; i < n; i++) {
+        double error = eps * (2 * fabs(y[i] + shift) + fabs(e[i]));
+        double up = ramp(&l, steep, e[i] + error);
+        double down = -ramp(&l, steep, e[i] - error);
+        sum += weight[i] * error * (up > down ? up : down);
+    }
+    return sum;
 }
 
 #endif

@@ -166,4 +166,37 @@ CLONES static void psk_radial_fenchel_young(
     sums[1] = excess;
 }
 
+/* By how much sum weight * l(e) may rise if every output of e is wrong by up to
+ * eps (2 |y + shift| + |e|). */
+CLONES static double psk_radial_rounding(
+    const double *loss, double eps, const double *shift, intptr_t d,
+    intptr_t stride, intptr_t n, const double *e, const double *y,
+    const double *weight)
+{
+    const psk_loss l = unpack(loss);
+    const double steep = steepness(l.radius);
+    double square[BLOCK], error[BLOCK];
+    double sum = 0;
+    FOR_BLOCKS(n) {
+        for (intptr_t i = 0; i < size; i++)
+            square[i] = error[i] = 0;
+        for (intptr_t j = 0; j < d; j++) {
+            const double *at = e + j * stride + start;
+            const double *target = y + j * stride + start;
+            for (intptr_t i = 0; i < size; i++) {
+                double wrong = 2 * fabs(target[i] + shift[j]) + fabs(at[i]);
+                square[i] += at[i] * at[i];
+                error[i] += wrong * wrong;
+            }
+        }
+        SIMD_SUM(sum)
+        for (intptr_t i = 0; i < size; i++) {
+            double wrong = eps * sqrt(error[i]);
+            double slope = ramp(&l, steep, sqrt(square[i]) + wrong);
+            sum += weight[start + i] * wrong * slope;
+        }
+    }
+    return sum;
+}
+
 #endif

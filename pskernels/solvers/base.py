@@ -109,18 +109,40 @@ class Progress:
         self.best = np.inf
         self.gap = np.inf
         self._bound = -np.inf
+        self.dual = None
+        self._final = None
         self._began = time.perf_counter()
         self._paused = 0.0
 
-    def add(self, theta, intercept, zeta, certificate, n_active=0, mu=0.0):
-        """Take in an iterate with its certificate; returns whether it suffices."""
+    def add(
+        self,
+        theta,
+        intercept,
+        zeta,
+        certificate,
+        n_active=0,
+        mu=0.0,
+        exact_e=None,
+    ):
+        """Take in an iterate with its certificate; returns whether it suffices.
+
+        `exact_e` are its residuals, if these and the certificate were computed from
+        scratch.
+        """
         value, gap = certificate.objective, certificate.gap
+        self._final = None if exact_e is None else (certificate, exact_e)
         if value < self.best or not self.history:
             self.best = value
             self.theta, self.intercept = theta.copy(), intercept.copy()
+        else:
+            self._final = None
         if value - gap >= self._bound:
             self._bound = value - gap
-            self.dual = zeta.copy()
+            if self.dual is None:
+                self.dual = np.empty_like(zeta)
+            np.copyto(self.dual, zeta)
+        else:
+            self._final = None
         # the difference of two large numbers loses digits, the gap itself none
         self.gap = min(self.gap, gap, max(self.best - self._bound, 0.0))
         seconds = time.perf_counter() - self._began - self._paused
@@ -162,18 +184,21 @@ class Progress:
     def result(self, solver):
         """The result.
 
-        The best model and the best ζ are certified once more, from scratch, and what
-        rounding may hide is added to the gap.
+        The best model and the best ζ are certified from scratch, unless they just
+        were, and what rounding may hide is added to the gap.
         """
         objective, outputs = self.objective, self.objective.outputs
-        e = objective.residuals(self.theta, self.intercept)
-        certificate = objective.certify(self.theta, e, self.dual)
+        if self._final is None:
+            e = objective.residuals(self.theta, self.intercept)
+            certificate = objective.certify(self.theta, e, self.dual)
+        else:
+            certificate, e = self._final
         rounding = objective.rounding(e)
         self.best = certificate.objective
         self.gap = certificate.gap + rounding
         coef = outputs.coef(self.theta)
         intercept = self.intercept + objective.shift
-        dual = np.ascontiguousarray((objective.points.sign * self.dual).T)
+        dual = objective.points.steps(self.dual).T  # ±1 is its own inverse
         if outputs.d == 1:
             coef, intercept, dual = coef[:, 0], float(intercept[0]), dual[:, 0]
         return SolveResult(

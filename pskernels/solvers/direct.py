@@ -13,6 +13,7 @@ import numpy as np
 import scipy.linalg
 
 from pskernels.losses import Squared
+from pskernels.objective import Certificate, is_balanced, squared_norm
 from pskernels.solvers.hessian import factorise, solve_factorised, weighted_gram
 
 
@@ -32,19 +33,39 @@ class Direct:
         weight = objective.points.weight
         newton_step = _make_newton_step(objective)
         theta, intercept = start.theta.copy(), start.intercept.copy()
+        e = np.empty_like(objective.points.y)
         while True:
-            e = objective.residuals(theta, intercept)
+            objective.residuals(theta, intercept, out=e)
             if objective.fit_intercept:
                 change = -(e @ weight)
                 intercept += change
                 e += change[:, None]
-            zeta = e.copy()
-            certificate = objective.certify(theta, e, zeta)
-            done = progress.add(theta, intercept, zeta, certificate, e.size)
+            certificate, zeta = _certify(objective, theta, e)
+            done = progress.add(
+                theta, intercept, zeta, certificate, n_active=e.size, exact_e=e
+            )
             if done or progress.n_iter >= max_iter:
                 return
             theta += newton_step(certificate.gradient)
             progress.n_iter += 1
+
+
+def _certify(objective, theta, e):
+    """(certificate, ζ) of ζ = e, the derivative of the squared loss: no excess."""
+    flow = objective.points.flow(e)
+    if objective.fit_intercept and not all(map(is_balanced, flow)):
+        zeta = e.copy()
+        return objective.certify(theta, e, zeta), zeta
+    value = flow.reshape(-1) @ e.reshape(-1) / 2
+    gradient = objective.pull(flow)
+    gradient += objective.alpha * theta
+    certificate = Certificate(
+        objective=value + objective.alpha / 2 * squared_norm(theta),
+        gap=squared_norm(gradient) / (2 * objective.alpha),
+        excess=0.0,
+        gradient=gradient,
+    )
+    return certificate, e
 
 
 def _make_newton_step(objective):

@@ -17,7 +17,8 @@ import numpy as np
 
 from pskernels._products import RunningSum
 from pskernels._validation import check_option
-from pskernels.objective import EPS, find_root, squared_norm
+from pskernels.losses import EPS
+from pskernels.objective import find_root, squared_norm
 from pskernels.solvers.base import best_envelope
 from pskernels.solvers.hessian import (
     add_penalty,
@@ -102,6 +103,7 @@ class Newton:
                 certificate,
                 int(state.n_active.sum()),
                 state.mu,
+                exact_e=state.e if state.exact else None,
             )
             if enough or progress.n_iter >= max_iter:
                 break
