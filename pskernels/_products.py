@@ -16,8 +16,8 @@ MAX_GROUPS = 64
 MIN_GROUP_ROWS = 256
 GRAM_TASKS = 16
 # Numbers that all of the groups may keep, unless there are few groups.
-PARTIAL_SIZE = 2**18
-MIN_GROUPS = 16
+PARTIAL_SIZE = 2**17
+MIN_GROUPS = 8
 
 # Multiplications that make a thread worthwhile: some 50 µs of them.
 PASS_GRAIN = 2**18

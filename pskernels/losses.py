@@ -441,9 +441,9 @@ class WeightedLoss:
             return self.y
         return np.full_like(self.y, self.loss.margin)
 
-    def flow(self, zeta):
+    def flow(self, zeta, out=None):
         """weight·∂ℓ/∂u: what the points pull at their predictions with."""
-        flow = self.weight * zeta
+        flow = np.multiply(self.weight, zeta, out=out)
         if self.loss.classification:
             flow *= self.sign
         return flow
@@ -463,9 +463,18 @@ class WeightedLoss:
             du *= self.sign
         return du
 
-    def norms(self, e):
-        """|e| of every output, or of every point if the loss is that of the norm."""
-        return np.linalg.norm(e, axis=0, keepdims=True) if self.radial else np.abs(e)
+    def mean_size(self, e):
+        """Σ weight·|e|, the mean over outputs, or that of the norm over outputs."""
+        _losses.fenchel_young(
+            e,
+            e,
+            self.weight,
+            self._sums,
+            np.tile(Absolute().native, (len(self.losses), 1)),
+            self.radial,
+            self.n_threads,
+        )
+        return self._sums[:, :, 0].sum() / len(self.losses)
 
     def make_curvature(self):
         """Room for the curvatures of `smooth_derivatives`."""
@@ -560,7 +569,7 @@ class WeightedLoss:
     def constant_minimisers(self):
         """For each output by itself, the constant that minimises its loss."""
         if isinstance(self.loss, Squared):
-            return np.average(self.y, axis=1, weights=self.weight)
+            return self.y @ self.weight
         losses = self.loss.of_outputs(len(self.y))
         pairs = zip(losses, self.y, strict=True)
         return np.array([loss._constant_minimiser(y, self.weight) for loss, y in pairs])

@@ -93,7 +93,7 @@ class Objective:
             and (e @ points.weight).any()
         ):
             raise ValueError("the losses of a constant underflow to 0: scale y")
-        self.residual_scale = np.mean(points.norms(e) @ points.weight) or 1.0
+        self.residual_scale = points.mean_size(e) or 1.0
         self.zeta_scale = points.loss.lipschitz
         if points.loss.radius > 0:
             slope = self.residual_scale / points.loss.radius

@@ -33,14 +33,14 @@ class Direct:
         weight = objective.points.weight
         newton_step = _make_newton_step(objective)
         theta, intercept = start.theta.copy(), start.intercept.copy()
-        e = np.empty_like(objective.points.y)
+        e, flow = (np.empty_like(objective.points.y) for _ in range(2))
         while True:
             objective.residuals(theta, intercept, out=e)
             if objective.fit_intercept:
                 change = -(e @ weight)
                 intercept += change
                 e += change[:, None]
-            certificate, zeta = _certify(objective, theta, e)
+            certificate, zeta = _certify(objective, theta, e, flow)
             done = progress.add(
                 theta, intercept, zeta, certificate, n_active=e.size, exact_e=e
             )
@@ -50,9 +50,9 @@ class Direct:
             progress.n_iter += 1
 
 
-def _certify(objective, theta, e):
+def _certify(objective, theta, e, flow):
     """(certificate, ζ) of ζ = e, the derivative of the squared loss: no excess."""
-    flow = objective.points.flow(e)
+    objective.points.flow(e, out=flow)
     if objective.fit_intercept and not all(map(is_balanced, flow)):
         zeta = e.copy()
         return objective.certify(theta, e, zeta), zeta
