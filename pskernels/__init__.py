@@ -3,7 +3,7 @@
 seed -> S = S_SG · S_SS -> landmarks X[idx] -> tiles of K(X[idx], X) -> S·K, S·K·Sᵀ
         sketches                              gram, kernels
      -> z_S(x) -> loss + solver -> model with a certificate
-        feature_map  losses, objective, solvers
+        feature_map  losses, outputs, objective, solvers, quantiles; metrics
 """
 
 try:
@@ -37,7 +37,17 @@ from pskernels.losses import (
     Squared,
     SquaredHinge,
 )
+from pskernels.metrics import (
+    arrmse,
+    coverage,
+    crossing_loss,
+    pinball_loss,
+    relative_mse,
+    rrmse,
+)
+from pskernels.outputs import graph_matrix, quantile_matrix
 from pskernels.plots import plot_convergence
+from pskernels.quantiles import QuantileResult, rearrange, solve_quantiles
 from pskernels.sketches import (
     ROS,
     Accumulation,
@@ -83,6 +93,7 @@ __all__ = [
     "PSparsified",
     "Pinball",
     "Polynomial",
+    "QuantileResult",
     "RBF",
     "ROS",
     "RandomFourierFeatures",
@@ -93,9 +104,19 @@ __all__ = [
     "Squared",
     "SquaredHinge",
     "SubSampling",
+    "arrmse",
+    "coverage",
+    "crossing_loss",
+    "graph_matrix",
     "kernel_matmul",
     "path",
+    "pinball_loss",
     "plot_convergence",
+    "quantile_matrix",
+    "rearrange",
+    "relative_mse",
+    "rrmse",
     "sketch_gram",
     "solve",
+    "solve_quantiles",
 ]

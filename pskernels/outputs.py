@@ -68,7 +68,8 @@ def check_quantiles(quantiles):
             "quantiles must be a sequence of at least one level, got shape "
             f"{levels.shape}"
         )
-    levels = tuple(check_open_probability(level, "quantiles") for level in levels)
+    levels = [check_open_probability(level, "quantiles") for level in levels.tolist()]
+    levels = tuple(levels)
     for low, high in zip(levels, levels[1:], strict=False):
         if low == high:
             raise ValueError(f"quantiles must not repeat, got {low:g} twice: {levels}")
@@ -203,6 +204,8 @@ class Outputs:
                 f"output_matrix must have shape ({d}, {d}), a row for each column of "
                 f"y, got {M.shape}"
             )
+        if k is None and np.array_equal(M, np.eye(d)):
+            return cls.independent(d)
         values, vectors = scipy.linalg.eigh(M)
         rounding = ROUNDING * d * eps * np.abs(values).max()
         if values[0] < -rounding:

@@ -141,3 +141,45 @@ def dual_objective(loss, Z, y, zeta, alpha, weight):
     share = weight / weight.sum()
     g = Z.T @ (share * zeta)
     return -share @ loss_conjugate(loss, zeta, y) - g @ g / (2 * alpha)
+
+
+# ---- several outputs: predictions U and targets Y have a row for each point ----
+
+OF_NORM = ("Huber", "EpsilonInsensitive")
+
+
+def vector_loss_value(loss, U, Y):
+    if type(loss).__name__ in OF_NORM:
+        norm = np.sqrt(((U - Y) ** 2).sum(axis=1))
+        return loss_value(loss, norm, np.zeros(len(Y)))
+    return sum(loss_value(one, U[:, j], Y[:, j]) for j, one in _columns(loss, Y))
+
+
+def vector_loss_conjugate(loss, zeta, Y):
+    """sup over u ∈ R^d of zeta·u - ℓ(u, y), for each row."""
+    if type(loss).__name__ in OF_NORM:
+        norm = np.sqrt((zeta**2).sum(axis=1))
+        return loss_conjugate(loss, norm, np.zeros(len(Y))) + (zeta * Y).sum(axis=1)
+    return sum(loss_conjugate(one, zeta[:, j], Y[:, j]) for j, one in _columns(loss, Y))
+
+
+def _columns(loss, Y):
+    """(j, the loss of column j)"""
+    taus = np.broadcast_to(getattr(loss, "tau", 0.5), Y.shape[1])
+    for j in range(Y.shape[1]):
+        yield j, (type(loss)(taus[j]) if hasattr(loss, "tau") else loss)
+
+
+def vector_primal(loss, Z, Y, coef, intercept, M, alpha, weight):
+    """Of a machine of the kernel k·M: coef must be in the range of M."""
+    share = weight / weight.sum()
+    penalty = np.trace(coef @ np.linalg.pinv(M, rcond=1e-9, hermitian=True) @ coef.T)
+    values = vector_loss_value(loss, Z @ coef + intercept, Y)
+    return share @ values + alpha / 2 * penalty
+
+
+def vector_dual(loss, Z, Y, zeta, M, alpha, weight):
+    share = weight / weight.sum()
+    g = Z.T @ (share[:, None] * zeta)
+    conjugate = share @ vector_loss_conjugate(loss, zeta, Y)
+    return -conjugate - np.trace(g @ M @ g.T) / (2 * alpha)

@@ -6,12 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from pskernels import feature_map, gram, sketches, solvers
+from pskernels import (
+    feature_map,
+    gram,
+    metrics,
+    outputs,
+    quantiles,
+    sketches,
+    solvers,
+)
 
 README = Path(__file__).parent.parent / "README.md"
 
 
-@pytest.mark.parametrize("module", [feature_map, gram, sketches, solvers])
+@pytest.mark.parametrize(
+    "module", [feature_map, gram, metrics, outputs, quantiles, sketches, solvers]
+)
 def test_docstring_examples(module):
     result = doctest.testmod(module)
     assert result.attempted > 0
