@@ -15,15 +15,14 @@ import warnings
 
 import numpy as np
 from benchmarks import common
+from benchmarks.common import best_threads, least
 from sklearn.exceptions import ConvergenceWarning as SklearnWarning
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import HuberRegressor, QuantileRegressor, Ridge
 from sklearn.svm import LinearSVR
-from threadpoolctl import threadpool_limits
 
 import pskernels as psk
 from pskernels import _products
-from pskernels._threads import available_cpus
 from pskernels.objective import find_root
 from pskernels.solvers import newton
 
@@ -36,26 +35,6 @@ REGRESSION = [
 ]
 CLASSIFICATION = [psk.Hinge(), psk.SquaredHinge(), psk.Logistic()]
 ALPHAS = [1e-2, 1e-4, 1e-6, 1e-8]
-
-
-def least(rounds, function, *arguments, **options):
-    """(least seconds, last result) of several calls."""
-    times = []
-    for _ in range(rounds):
-        time.sleep(0.05)  # BLAS workers of the call before may still spin
-        start = time.perf_counter()
-        result = function(*arguments, **options)
-        times.append(time.perf_counter() - start)
-    return min(times), result
-
-
-def best_threads(rounds, function, *arguments, **options):
-    """`least` with one or with all BLAS threads, whichever is faster."""
-    runs = []
-    for n_threads in (1, available_cpus()):
-        with threadpool_limits(n_threads, user_api="blas"):
-            runs.append(least(rounds, function, *arguments, **options))
-    return min(runs, key=lambda run: run[0])
 
 
 def mean_objective(loss, Z, y, coef, intercept, alpha):

@@ -82,24 +82,44 @@ class Objective:
         self.shift = np.zeros(outputs.d)
         if fit_intercept:
             self._find_null_intercept()
-        e = self.residuals(self.null_theta(), self.null_intercept)
+        e = self.null_residuals()
         with np.errstate(over="ignore", invalid="ignore"):
             self.null_objective = points.fenchel_young(e, e)[0]  # for any ζ
         if not np.isfinite(self.null_objective):
             raise ValueError("the losses of a constant overflow float64: scale y")
-        if (
-            self.null_objective == 0
-            and points.loss.smooth
-            and (e @ points.weight).any()
-        ):
+        underflow = self.null_objective == 0 and (e @ points.weight).any()
+        if underflow and points.loss.smooth:
             raise ValueError("the losses of a constant underflow to 0: scale y")
-        self.residual_scale = points.mean_size(e) or 1.0
-        self.zeta_scale = points.loss.lipschitz
-        if points.loss.radius > 0:
-            slope = self.residual_scale / points.loss.radius
-            self.zeta_scale = min(self.zeta_scale, slope)
-        self.first_mu = self._first_mu()
         self.shared = {}
+
+    def null_residuals(self):
+        """Those of the model without features."""
+        return self.residuals(self.null_theta(), self.null_intercept)
+
+    @property
+    def residual_scale(self):
+        """The mean size of the residuals of the model without features."""
+        if "residual_scale" not in self.shared:
+            scale = self.points.mean_size(self.null_residuals()) or 1.0
+            self.shared["residual_scale"] = scale
+        return self.shared["residual_scale"]
+
+    @property
+    def zeta_scale(self):
+        """A size that ζ does not exceed by much."""
+        loss = self.points.loss
+        if loss.radius > 0:
+            return min(loss.lipschitz, self.residual_scale / loss.radius)
+        return loss.lipschitz
+
+    @property
+    def first_mu(self):
+        """The envelope whose derivative climbs over the width of the residuals."""
+        loss = self.points.loss
+        radius = self.residual_scale / (2 * self.zeta_scale)
+        if loss.logistic or radius < SMOOTH_ENOUGH * loss.radius:
+            return 0.0
+        return radius - loss.radius
 
     def null_theta(self):
         return np.zeros((self.outputs.k, self.features.r))
@@ -123,14 +143,6 @@ class Objective:
             self.shift = null
             points.y = points.y - null[:, None]
 
-    def _first_mu(self):
-        """The envelope whose derivative climbs over the width of the residuals."""
-        loss = self.points.loss
-        radius = self.residual_scale / (2 * self.zeta_scale)
-        if loss.logistic or radius < SMOOTH_ENOUGH * loss.radius:
-            return 0.0
-        return radius - loss.radius
-
     def with_alpha(self, alpha):
         """The same problem with another alpha; everything else is shared.
 
@@ -143,7 +155,8 @@ class Objective:
     def residuals(self, theta, intercept, out=None):
         """e of every point, in the frame of the loss."""
         u = self.outputs.predictions(self.features, theta, out)
-        u += intercept[:, None]
+        if intercept.any():
+            u += intercept[:, None]
         return self.points.residuals(u)
 
     def steps(self, theta_step, intercept_step, out=None):
@@ -227,7 +240,7 @@ class Objective:
         """
         flow = self.points.flow(zeta)
         if self.fit_intercept:
-            for j in range(len(flow)):
+            for j in unbalanced(flow):
                 _shrink_to_balance(zeta[j], flow[j])
         gradient = (sum_flow or self.pull)(flow)
         gradient += self.alpha * theta
@@ -260,9 +273,12 @@ def squared_norm(array):
     return flat @ flat
 
 
-def is_balanced(flow):
-    """Whether the flow of an output has no sum but rounding."""
-    return abs(flow.sum()) <= BALANCED * np.abs(flow).sum()
+def unbalanced(flow):
+    """The outputs whose flow has a sum, beyond rounding."""
+    total = np.abs(flow.sum(axis=1))
+    # most of them need no more than a part of Σ |flow|
+    doubtful = np.flatnonzero(total > BALANCED * np.abs(flow[:, :512]).sum(axis=1))
+    return [j for j in doubtful if total[j] > BALANCED * np.abs(flow[j]).sum()]
 
 
 def _shrink_to_balance(zeta, flow):
@@ -270,8 +286,6 @@ def _shrink_to_balance(zeta, flow):
 
     Every domain is an interval around 0, or a ball, so that shrinking never leaves it.
     """
-    if is_balanced(flow):
-        return
     total = flow.sum()
     heavy = (flow > 0) if total > 0 else (flow < 0)
     factor = max(0.0, 1 - total / flow[heavy].sum())

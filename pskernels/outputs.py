@@ -190,8 +190,8 @@ class Outputs:
         """M = Σ v_a v_aᵀ over the k leading directions of the targets Y (d, n)."""
         centred = Y - (Y @ weight / weight.sum())[:, None]
         # scaled, so that squares neither overflow nor underflow
-        centred *= 1 / (np.abs(centred).max() or 1.0)
-        vectors = scipy.linalg.eigh((centred * weight) @ centred.T)[1]
+        centred *= np.sqrt(weight) / (np.abs(centred).max() or 1.0)
+        vectors = scipy.linalg.eigh(centred @ centred.T)[1]
         return cls(np.ascontiguousarray(vectors[:, ::-1]), np.ones(k))
 
     @classmethod

@@ -3,10 +3,14 @@
 Shapes must not be changed, only added: results are compared over time.
 """
 
+import time
+
 import numpy as np
 from sklearn.metrics.pairwise import rbf_kernel
+from threadpoolctl import threadpool_limits
 
 import pskernels as psk
+from pskernels._threads import available_cpus
 
 # (n, d)
 SHAPES = [(10_000, 10), (50_000, 10), (8_145, 280)]
@@ -82,3 +86,23 @@ def toy_features(X, s=S, sketch=None):
     return psk.FeatureMap(gamma=TOY_GAMMA, sketch=sketch, random_state=0).fit_transform(
         X
     )
+
+
+def least(rounds, function, *arguments, **options):
+    """(least seconds, last result) of several calls."""
+    times = []
+    for _ in range(rounds):
+        time.sleep(0.05)  # BLAS workers of the call before may still spin
+        start = time.perf_counter()
+        result = function(*arguments, **options)
+        times.append(time.perf_counter() - start)
+    return min(times), result
+
+
+def best_threads(rounds, function, *arguments, **options):
+    """`least` with one or with all BLAS threads, whichever is faster."""
+    runs = []
+    for n_threads in (1, available_cpus()):
+        with threadpool_limits(n_threads, user_api="blas"):
+            runs.append(least(rounds, function, *arguments, **options))
+    return min(runs, key=lambda run: run[0])

@@ -261,20 +261,20 @@ def _run(
         sample_weight = np.ones(len(y))
     weight = check_weights(sample_weight, len(y))
     Y = np.ascontiguousarray(y.T).reshape(-1, len(Z))
-    run = _Run(
-        features=Features(Z, n_threads),
-        loss=loss,
-        Y=Y,
-        weight=weight,
-        outputs=_get_outputs(output_matrix, output_rank, Y, weight),
-        fit_intercept=bool(fit_intercept),
-        solver=solver,
-        tol=tol,
-        max_iter=max_iter,
-        n_threads=n_threads,
-        verbose=verbose,
-    )
     with single_threaded_blas():
+        run = _Run(
+            features=Features(Z, n_threads),
+            loss=loss,
+            Y=Y,
+            weight=weight,
+            outputs=_get_outputs(output_matrix, output_rank, Y, weight),
+            fit_intercept=bool(fit_intercept),
+            solver=solver,
+            tol=tol,
+            max_iter=max_iter,
+            n_threads=n_threads,
+            verbose=verbose,
+        )
         if not np.isfinite(run.features.dot(np.ones((1, Z.shape[1])))).all():
             raise_not_finite(Z, "Z")
         results = run.along(alphas, start)

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.linalg
 
 from pskernels.losses import Squared
-from pskernels.objective import Certificate, is_balanced, squared_norm
+from pskernels.objective import Certificate, squared_norm, unbalanced
 from pskernels.solvers.hessian import factorise, solve_factorised, weighted_gram
 
 
@@ -53,7 +53,7 @@ class Direct:
 def _certify(objective, theta, e, flow):
     """(certificate, ζ) of ζ = e, the derivative of the squared loss: no excess."""
     objective.points.flow(e, out=flow)
-    if objective.fit_intercept and not all(map(is_balanced, flow)):
+    if objective.fit_intercept and unbalanced(flow):
         zeta = e.copy()
         return objective.certify(theta, e, zeta), zeta
     value = flow.reshape(-1) @ e.reshape(-1) / 2
