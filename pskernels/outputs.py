@@ -12,6 +12,7 @@ features z(x) ⊗ M^(1/2), an (n·d) × (r·d) matrix, are never formed.
 import numpy as np
 import scipy.linalg
 
+from pskernels._products import Features
 from pskernels._validation import (
     check_int,
     check_non_negative,
@@ -186,12 +187,14 @@ class Outputs:
         return cls(None, np.ones(d))
 
     @classmethod
-    def leading(cls, Y, weight, k):
+    def leading(cls, Y, weight, k, n_threads):
         """M = Σ v_a v_aᵀ over the k leading directions of the targets Y (d, n)."""
-        centred = Y - (Y @ weight / weight.sum())[:, None]
+        centred = (Y - (Y @ weight / weight.sum())[:, None]).T
         # scaled, so that squares neither overflow nor underflow
-        centred *= np.sqrt(weight) / (np.abs(centred).max() or 1.0)
-        vectors = scipy.linalg.eigh(centred @ centred.T)[1]
+        centred = centred / (np.abs(centred).max() or 1.0)
+        covariance = Features(np.ascontiguousarray(centred), n_threads).gram(weight)
+        # row-major and upper is column-major and lower
+        vectors = scipy.linalg.eigh(covariance.T, lower=True)[1]
         return cls(np.ascontiguousarray(vectors[:, ::-1]), np.ones(k))
 
     @classmethod

@@ -33,6 +33,7 @@ from pskernels.solvers.base import (
     SolveResult,
     Start,
     merge,
+    out_of_directions,
     warn_if_not_converged,
 )
 from pskernels.solvers.direct import Direct
@@ -267,7 +268,7 @@ def _run(
             loss=loss,
             Y=Y,
             weight=weight,
-            outputs=_get_outputs(output_matrix, output_rank, Y, weight),
+            outputs=_get_outputs(output_matrix, output_rank, Y, weight, n_threads),
             fit_intercept=bool(fit_intercept),
             solver=solver,
             tol=tol,
@@ -307,11 +308,14 @@ class _Run:
     def along(self, alphas, start):
         """Results for alphas, each from the solution before it; large ones first."""
         if self._by_output():
+            _check_start(start, self.features.r, len(self.Y))
             paths = [
                 self._of_output(j).along(alphas, _start_of_output(start, j))
                 for j in range(len(self.Y))
             ]
             return [merge(results) for results in zip(*paths, strict=True)]
+        if isinstance(self.loss, Squared) and self.outputs.k < len(self.Y):
+            return self._in_directions(alphas, start)
         points = WeightedLoss(self.loss, self.Y, self.weight, self.n_threads)
         problem = Objective(
             self.features, points, self.outputs, alphas[0], self.fit_intercept
@@ -339,6 +343,32 @@ class _Run:
             outputs=Outputs.independent(1),
         )
 
+    def _in_directions(self, alphas, start):
+        """The squared loss in the k directions that M has; in all others, a constant.
+
+        ‖u - y‖² = ‖Vᵀ(u - y)‖² + ‖y - V·Vᵀy‖² if u is in the span of V, but for an
+        intercept.
+        """
+        _check_start(start, self.features.r, len(self.Y))
+        V = self.outputs.vectors[:, : self.outputs.k]
+        rotated = V.T @ self.Y
+        rest = self.Y - V @ rotated
+        mean = np.zeros(len(rest))
+        if self.fit_intercept:
+            mean = rest @ self.weight / self.weight.sum()
+            rest -= mean[:, None]
+        inner = dataclasses.replace(
+            self,
+            Y=np.ascontiguousarray(rotated),
+            outputs=Outputs(np.eye(len(rotated)), self.outputs.values),
+        )
+        constant = np.einsum("jn,jn,n->", rest, rest, self.weight / 2)
+        constant /= self.weight.sum()
+        results = inner.along(alphas, _rotated_start(start, V))
+        return [
+            out_of_directions(result, V, mean, rest, constant) for result in results
+        ]
+
     def with_residual_matrix(self, first, output_rank):
         """The same with M from the residuals of a first result."""
         d = len(self.Y)
@@ -351,7 +381,7 @@ class _Run:
         return dataclasses.replace(self, outputs=Outputs.of_matrix(M, d, rank))
 
 
-def _get_outputs(output_matrix, output_rank, Y, weight):
+def _get_outputs(output_matrix, output_rank, Y, weight, n_threads):
     d = len(Y)
     rank = check_output_rank(output_rank, d)
     if isinstance(output_matrix, str):
@@ -366,7 +396,7 @@ def _get_outputs(output_matrix, output_rank, Y, weight):
         )
     if rank is None or rank == d:
         return Outputs.independent(d)
-    return Outputs.leading(Y, weight, rank)
+    return Outputs.leading(Y, weight, rank, n_threads)
 
 
 def get_solver(solver, loss):
@@ -404,27 +434,10 @@ def _check_features(Z):
     return np.ascontiguousarray(Z, dtype=common_dtype(Z))
 
 
-def _start_of_output(start, j):
-    """That of one output of several."""
-    if isinstance(start, SolveResult):
-        if np.ndim(start.coef) == 2 and j < start.coef.shape[1]:
-            return dataclasses.replace(
-                start,
-                coef=start.coef[:, j],
-                intercept=start.intercept[j],
-                dual=start.dual[:, j],
-            )
-    elif isinstance(start, tuple) and len(start) == 2:
-        coef, intercept = map(np.asarray, start)
-        if coef.ndim == 2 and j < min(coef.shape[1], intercept.size):
-            return coef[:, j], intercept.reshape(-1)[j]
-    return start
-
-
-def _where_to_start(objective, start):
-    r, d = objective.features.r, objective.outputs.d
+def _check_start(start, r, d):
+    """(coef, intercept) of shapes (r, d) and (d,), or None."""
     if start is None:
-        return Start(objective.null_theta(), objective.null_intercept)
+        return None
     if isinstance(start, SolveResult):
         coef, intercept = start.coef, start.intercept
     elif isinstance(start, tuple) and len(start) == 2:
@@ -444,11 +457,45 @@ def _where_to_start(objective, start):
         )
     if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
         raise ValueError("start must be finite")
-    theta = np.ascontiguousarray(objective.outputs.theta(coef.reshape(r, d)))
+    return coef.reshape(r, d), intercept.reshape(d)
+
+
+def _start_of_output(start, j):
+    """That of one output of several."""
+    if isinstance(start, SolveResult):
+        return _replace(start, start.coef[:, j], start.intercept[j], start.dual[:, j])
+    if start is None:
+        return None
+    coef, intercept = start
+    return np.asarray(coef)[:, j], np.asarray(intercept)[j]
+
+
+def _rotated_start(start, V):
+    """That of directions V instead of outputs."""
+    if isinstance(start, SolveResult):
+        return _replace(start, start.coef @ V, start.intercept @ V, start.dual @ V)
+    if start is None:
+        return None
+    coef, intercept = np.asarray(start[0]) @ V, np.asarray(start[1]) @ V
+    return (coef, intercept) if V.shape[1] > 1 else (coef[:, 0], intercept[0])
+
+
+def _replace(start, coef, intercept, dual):
+    if coef.ndim == 2 and coef.shape[1] == 1:
+        coef, intercept, dual = coef[:, 0], intercept[0], dual[:, 0]
+    return dataclasses.replace(start, coef=coef, intercept=intercept, dual=dual)
+
+
+def _where_to_start(objective, start):
+    checked = _check_start(start, objective.features.r, objective.outputs.d)
+    if checked is None:
+        return Start(objective.null_theta(), objective.null_intercept)
+    coef, intercept = checked
+    theta = np.ascontiguousarray(objective.outputs.theta(coef))
     if objective.fit_intercept:
-        intercept = intercept.reshape(d) - objective.shift
+        intercept = intercept - objective.shift
     else:
-        intercept = np.zeros(d)
+        intercept = np.zeros_like(intercept)
     return Start(theta, intercept, _guess_of_zeta(objective, start), warm=True)
 
 

@@ -3,7 +3,7 @@
 import sys
 import time
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -271,6 +271,47 @@ def _merge_histories(histories):
             )
         n_iter, seconds = n_iter + history[-1].n_iter, seconds + history[-1].seconds
     return merged
+
+
+def out_of_directions(result, V, mean, rest, constant):
+    """The result of all outputs from that of directions V (d, k) of the squared loss.
+
+    Parameters
+    ----------
+    mean : array of shape (d,)
+        The intercept in all other directions.
+    rest : array of shape (d, n)
+        What is left there, Y - V·Vᵀ·Y - mean: its own ζ, but for the sign.
+    constant : float
+        Its loss, the same in primal and dual.
+    """
+    k = V.shape[1]
+    mix = (
+        V
+        if result.output_matrix is None
+        else V * np.sqrt(np.diag(result.output_matrix))
+    )
+
+    def moved(objective, dual_gap):
+        gap, objective = dual_gap * objective, objective + constant
+        return objective, gap / objective if gap > 0 else 0.0
+
+    history = []
+    for line in result.history:
+        objective, dual_gap = moved(line.objective, line.dual_gap)
+        history.append(line._replace(objective=objective, dual_gap=dual_gap))
+    objective, dual_gap = moved(result.objective, result.dual_gap)
+    return replace(
+        result,
+        coef=result.coef.reshape(-1, k) @ V.T,
+        intercept=V @ np.reshape(result.intercept, k) + mean,
+        objective=objective,
+        dual_gap=dual_gap,
+        dual=(V @ result.dual.reshape(-1, k).T - rest).T,
+        converged=dual_gap <= result.tol,
+        history=history,
+        output_matrix=mix @ mix.T,
+    )
 
 
 def certify_model(objective, theta, intercept, progress):
