@@ -290,6 +290,35 @@ def test_hessian_by_conjugate_gradients(loss, name, fit_intercept, rng):
     assert cg.n_iter < 5 * direct.n_iter + 10
 
 
+@pytest.mark.parametrize("loss", [psk.Hinge(), psk.Pinball(0.5)], ids=str)
+def test_outputs_without_curvatures(loss, rng):
+    """Nothing bends in an output that is fitted from the start: its b is free."""
+    Z, Y = problem(loss, rng, n=60, r=5)
+    Y[:, 0] = 1.0
+    options = dict(loss=loss, alpha=1e-3, output_matrix=MATRICES["graph"], tol=1e-8)
+    direct = psk.solve(Z, Y, solver=Newton(hessian="direct"), **options)
+    cg = psk.solve(Z, Y, solver=Newton(hessian="cg"), **options)
+    assert direct.converged and cg.converged
+    assert direct.objective == pytest.approx(cg.objective, rel=2e-8)
+
+
+def test_no_point_with_a_curvature(rng):
+    """A strong penalty and far targets: all of the losses are linear."""
+    Z, Y = problem(psk.Pinball(), rng, n=2, r=60, d=12)
+    M = psk.quantile_matrix(np.linspace(0.1, 0.9, 12), 1.0)
+    for hessian in ("auto", "direct", "cg"):
+        result = psk.solve(
+            Z,
+            1e4 * (Y + 10),
+            loss="pinball",
+            alpha=10.0,
+            output_matrix=M,
+            fit_intercept=False,
+            solver=Newton(hessian=hessian),
+        )
+        assert result.converged
+
+
 @pytest.mark.parametrize("name", ["identity", "quantile"])
 def test_other_solvers(name, rng):
     Z, Y = problem(psk.Huber(), rng)

@@ -150,6 +150,10 @@ def hessian_product(objective, zeta, curvature):
     outputs, points = objective.outputs, objective.points
     shape = outputs.k, objective.features.r
     n_coef = shape[0] * shape[1]
+    # as in `add_penalty`: the intercept of an output without curvatures is free
+    free = np.zeros(outputs.d)
+    if not points.radial:
+        free[~curvature.any(axis=1)] = 1.0
 
     def product(v):
         theta = v[:n_coef].reshape(shape)
@@ -162,7 +166,9 @@ def hessian_product(objective, zeta, curvature):
         else:
             du *= curvature
         out = (objective.pull(du) + objective.alpha * theta).reshape(-1)
-        return np.append(out, du.sum(axis=1)) if objective.fit_intercept else out
+        if not objective.fit_intercept:
+            return out
+        return np.append(out, du.sum(axis=1) + free * v[n_coef:])
 
     return product
 
@@ -264,7 +270,7 @@ def conjugate_gradients(product, precondition, b):
         n_iter += 1
         q = product(direction)
         curvature = direction @ q
-        if not curvature > 0:
+        if not 0 < curvature < np.inf:
             break
         step = rho / curvature
         x += step * direction

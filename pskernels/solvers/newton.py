@@ -262,6 +262,10 @@ class _Direction:
 
     def __call__(self, state, gradient):
         objective = self.objective
+        if not state.n_active.any():  # nothing but the penalty; b is free
+            step = -gradient
+            step[: state.theta.size] /= objective.alpha
+            return step
         weight, scale = self._weights(state)
         if self._by_cg(weight, state):
             return -self._conjugate_gradients(state, gradient)
@@ -289,7 +293,7 @@ class _Direction:
         """Whether CG is cheaper: multiplications, each divided by r."""
         n_active = int(state.n_active.sum())
         if self.hessian != "auto":
-            return self.hessian == "cg" and n_active > 0
+            return self.hessian == "cg"
         outputs, points = self.objective.outputs, self.objective.points
         r, k = self.objective.features.r, outputs.k
         if points.radial:
