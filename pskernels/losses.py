@@ -426,7 +426,7 @@ class WeightedLoss:
         self.losses = [loss] if self.radial else loss.of_outputs(len(y))
         self.numbers = np.array([one.native for one in self.losses])
         n_chunks = -(-y.shape[1] // _losses.CHUNK_POINTS)
-        self._sums = np.empty((len(self.losses), n_chunks, 2))
+        self._set_sums(np.empty((len(self.losses), n_chunks, 2)))
         self._counts = np.empty((len(self.losses), n_chunks), np.intp)
 
     @cached_property
@@ -520,7 +520,7 @@ class WeightedLoss:
             t,
             self.n_threads,
         )
-        return self._sums.sum(axis=(0, 1))
+        return self._pairs.sum(axis=0)
 
     def fenchel_young(self, e, zeta):
         """Σ weight·ℓ(e), and by how much it exceeds Σ weight·(e·ζ - ℓ*(ζ))."""
@@ -533,7 +533,7 @@ class WeightedLoss:
             self.radial,
             self.n_threads,
         )
-        return self._sums.sum(axis=(0, 1))
+        return self._pairs.sum(axis=0)
 
     def output(self, j):
         """The same for output j alone, of a loss that is a sum over outputs."""
@@ -546,10 +546,14 @@ class WeightedLoss:
             weight=self.weight,
             radial=False,
             numbers=self.numbers[j : j + 1],
-            _sums=self._sums[j : j + 1],
             _counts=self._counts[j : j + 1],
         )
+        other._set_sums(self._sums[j : j + 1])
         return other
+
+    def _set_sums(self, sums):
+        self._sums = sums  # of every output and chunk of points
+        self._pairs = sums.reshape(-1, 2)
 
     def rounding(self, e, shift):
         """How much the loss can rise by what rounding e and y + shift may cost."""

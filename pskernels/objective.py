@@ -16,6 +16,7 @@ Arrays: Θ is (k, r), b is (d,), and what points have is (d, n).
 """
 
 import math
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -104,7 +105,7 @@ class Objective:
             self.shared["residual_scale"] = scale
         return self.shared["residual_scale"]
 
-    @property
+    @cached_property
     def zeta_scale(self):
         """A size that ζ does not exceed by much."""
         loss = self.points.loss
@@ -112,7 +113,7 @@ class Objective:
             return min(loss.lipschitz, self.residual_scale / loss.radius)
         return loss.lipschitz
 
-    @property
+    @cached_property
     def first_mu(self):
         """The envelope whose derivative climbs over the width of the residuals."""
         loss = self.points.loss
@@ -174,13 +175,16 @@ class Objective:
 
         It also minimises the envelope over b.
         """
-        if self.points.radial:
+        points = self.points
+        if points.radial:
             return self._balance_jointly(e, shift, mu)
+        if len(e) == 1:
+            return np.array([self._balance_along(points, e, points.sign, shift, mu)])
         changes = [
             self._balance_along(
-                self.points.output(j),
+                points.output(j),
                 e[j : j + 1],
-                self.points.sign[j : j + 1],
+                points.sign[j : j + 1],
                 None if shift is None else shift[j : j + 1],
                 mu,
             )
@@ -277,8 +281,14 @@ def unbalanced(flow):
     """The outputs whose flow has a sum, beyond rounding."""
     total = np.abs(flow.sum(axis=1))
     # most of them need no more than a part of Σ |flow|
-    doubtful = np.flatnonzero(total > BALANCED * np.abs(flow[:, :512]).sum(axis=1))
-    return [j for j in doubtful if total[j] > BALANCED * np.abs(flow[j]).sum()]
+    doubtful = total > BALANCED * np.abs(flow[:, :512]).sum(axis=1)
+    if not doubtful.any():
+        return []
+    return [
+        j
+        for j in np.flatnonzero(doubtful)
+        if total[j] > BALANCED * np.abs(flow[j]).sum()
+    ]
 
 
 def _shrink_to_balance(zeta, flow):
