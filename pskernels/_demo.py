@@ -14,11 +14,14 @@ from pskernels.losses import (
     Pinball,
     Squared,
 )
+from pskernels.metrics import coverage, crossing_loss
+from pskernels.quantiles import solve_quantiles
 from pskernels.sketches import PSparsified
 from pskernels.solvers import solve
 
 ALPHA = 1e-6
 GAMMA = 0.1
+LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
 def toy_data(n, rng):
@@ -62,11 +65,23 @@ def run(n, s, n_threads):
         model = solve(Z, target, loss=loss, alpha=ALPHA, n_threads=n_threads)
         seconds = time.perf_counter() - start
         predicted = feature_map.predict(X_test, model.coef, model.intercept)
-        print(
-            f"{loss!s:<34}{1e3 * seconds:>7.1f}{model.n_iter:>7}{model.dual_gap:>15.1e}"
-            f"   {_score(loss, predicted, y_test, threshold)}",
-            flush=True,
-        )
+        score = _score(loss, predicted, y_test, threshold)
+        _print_line(str(loss), seconds, model, score)
+    start = time.perf_counter()
+    joint = solve_quantiles(Z, y, quantiles=LEVELS, alpha=ALPHA, n_threads=n_threads)
+    seconds = time.perf_counter() - start
+    predicted = feature_map.predict(X_test, joint.fit.coef, joint.fit.intercept)
+    inside = coverage(y_test, predicted[:, 0], predicted[:, -1])
+    score = f"{inside:.1%} from 10 % to 90 %, crossing {crossing_loss(predicted):.1e}"
+    _print_line(f"{len(LEVELS)} quantiles at once", seconds, joint.fit, score)
+
+
+def _print_line(name, seconds, model, score):
+    print(
+        f"{name:<34}{1e3 * seconds:>7.1f}{model.n_iter:>7}{model.dual_gap:>15.1e}"
+        f"   {score}",
+        flush=True,
+    )
 
 
 def _score(loss, predicted, y, threshold):

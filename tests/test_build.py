@@ -78,6 +78,6 @@ def test_bench_prints_a_row_for_each_sketch(capsys):
 def test_demo_certifies_every_loss(capsys):
     __main__.main(["demo", "--n", "2000", "--s", "30"])
     rows = capsys.readouterr().out.splitlines()[3:]
-    assert len(rows) == 8
+    assert len(rows) == 9
     gaps = [re.search(r"(\S+)   [\dm]", row)[1] for row in rows]
     assert all(float(gap) <= 1e-6 for gap in gaps)
