@@ -267,9 +267,12 @@ class Objective:
 
     def relative(self, gap, objective):
         """gap / objective, and 0 for 0 / 0."""
-        if gap == 0:
-            return 0.0
-        return gap / max(objective, OBJECTIVE_FLOOR * self.null_objective)
+        return gap / gap_scale(objective, self.null_objective) if gap > 0 else 0.0
+
+
+def gap_scale(objective, null_objective):
+    """What gaps are relative to."""
+    return max(objective, OBJECTIVE_FLOOR * null_objective)
 
 
 def squared_norm(array):

@@ -436,6 +436,22 @@ def test_history_of_separate_outputs(rng):
     assert seconds == sorted(seconds)
 
 
+def test_gap_of_interpolated_outputs(rng):
+    """Gaps are then relative to a share of the null objective."""
+    Z, Y = rng.normal(size=(8, 30)), rng.normal(size=(8, 2))
+    options = dict(loss="squared_hinge", alpha=1e-12, tol=1e-3)
+    Y = np.sign(Y)
+    parts = [psk.solve(Z, Y[:, j], **options) for j in range(2)]
+    whole = psk.solve(Z, Y, **options)
+    assert whole.null_objective == sum(part.null_objective for part in parts)
+    floor = 1e-9 * whole.null_objective
+    assert whole.objective < floor  # or this test is about something else
+    dual = vector_dual(
+        psk.SquaredHinge(), Z, Y, whole.dual, np.eye(2), 1e-12, np.ones(8)
+    )
+    assert whole.objective - dual <= 1.01 * whole.dual_gap * floor
+
+
 # ---- degenerate ----
 
 

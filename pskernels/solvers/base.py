@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pskernels.objective import gap_scale
+
 # Solvers stop a little below the tolerance, since the last certificate is computed
 # anew, with what rounding may hide.
 SAFETY = 0.9
@@ -47,10 +49,12 @@ class SolveResult:
     objective : float
         Σ weight·ℓ / Σ weight + (alpha/2)·‖coef‖²; with an output matrix M the
         penalty is that of the kernel k·M, tr(coef·M⁻¹·coefᵀ).
+    null_objective : float
+        That of a constant: the best for each output by itself, or 0 without intercept.
     dual_gap : float
         Certified: the objective is at most this much, relative to itself, above
-        the optimum.  (Relative to 1e-9 of the objective of a constant model, where
-        that is larger: data that are interpolated.)
+        the optimum.  (Relative to 1e-9 of null_objective, where that is larger: data
+        that are interpolated.)
     dual : ndarray of shape (n,), or (n, d)
         The ζ that certifies it, one for each point and output.
     converged : bool
@@ -72,6 +76,7 @@ class SolveResult:
     coef: np.ndarray = field(repr=False)
     intercept: float
     objective: float
+    null_objective: float = field(repr=False)
     dual_gap: float
     dual: np.ndarray = field(repr=False)
     converged: bool
@@ -82,6 +87,13 @@ class SolveResult:
     solver: str
     output_matrix: np.ndarray | None = field(repr=False)
     advice: str = field(repr=False)
+
+
+class Part(NamedTuple):
+    """A part of an objective that is known by itself."""
+
+    objective: float
+    dual_gap: float
 
 
 class Start(NamedTuple):
@@ -205,6 +217,7 @@ class Progress:
             coef=coef,
             intercept=intercept,
             objective=float(self.best),
+            null_objective=float(objective.null_objective),
             dual_gap=self.relative_gap,
             dual=dual,
             converged=self.relative_gap <= self.tol,
@@ -231,19 +244,19 @@ def warn_if_not_converged(result, stacklevel):
 
 def merge(results):
     """One result of several outputs, from those of each output by itself."""
-    objective = sum(result.objective for result in results)
-    gap = sum(result.dual_gap * result.objective for result in results)
-    relative_gap = gap / objective if gap > 0 else 0.0
     worst = max(results, key=lambda result: result.dual_gap)
+    nulls = [result.null_objective for result in results]
+    objective, dual_gap = _sum_gaps(results, nulls)
     return SolveResult(
         coef=np.column_stack([result.coef for result in results]),
         intercept=np.array([result.intercept for result in results]),
         objective=objective,
-        dual_gap=relative_gap,
+        null_objective=sum(nulls),
+        dual_gap=dual_gap,
         dual=np.column_stack([result.dual for result in results]),
-        converged=relative_gap <= worst.tol,
+        converged=dual_gap <= worst.tol,
         n_iter=sum(result.n_iter for result in results),
-        history=_merge_histories([result.history for result in results]),
+        history=_merge_histories([result.history for result in results], nulls),
         alpha=worst.alpha,
         tol=worst.tol,
         solver=worst.solver,
@@ -252,25 +265,32 @@ def merge(results):
     )
 
 
-def _merge_histories(histories):
+def _merge_histories(histories, nulls):
     """One after the other; until its turn an output is where it began, gap included."""
     current = [history[0] for history in histories]
     n_iter, seconds, merged = 0, 0.0, []
     for j, history in enumerate(histories):
         for line in history:
             current[j] = line
-            objective = sum(line.objective for line in current)
-            gap = sum(line.dual_gap * line.objective for line in current)
+            objective, dual_gap = _sum_gaps(current, nulls)
             merged.append(
                 line._replace(
                     n_iter=n_iter + line.n_iter,
                     objective=objective,
-                    dual_gap=gap / objective if gap > 0 else 0.0,
+                    dual_gap=dual_gap,
                     seconds=seconds + line.seconds,
                 )
             )
         n_iter, seconds = n_iter + history[-1].n_iter, seconds + history[-1].seconds
     return merged
+
+
+def _sum_gaps(parts, nulls):
+    """(objective, relative gap) of a sum of objectives with their relative gaps."""
+    pairs = zip(parts, nulls, strict=True)
+    gap = sum(part.dual_gap * gap_scale(part.objective, null) for part, null in pairs)
+    objective = sum(part.objective for part in parts)
+    return objective, gap / gap_scale(objective, sum(nulls)) if gap > 0 else 0.0
 
 
 def out_of_directions(result, V, mean, rest, constant):
@@ -286,26 +306,24 @@ def out_of_directions(result, V, mean, rest, constant):
         Its loss, the same in primal and dual.
     """
     k = V.shape[1]
-    mix = (
-        V
-        if result.output_matrix is None
-        else V * np.sqrt(np.diag(result.output_matrix))
-    )
+    mix = V * np.sqrt(np.diag(result.output_matrix))
+    other = Part(constant, 0.0)
+    nulls = [result.null_objective, constant]
 
-    def moved(objective, dual_gap):
-        gap, objective = dual_gap * objective, objective + constant
-        return objective, gap / objective if gap > 0 else 0.0
+    def moved(part):
+        return _sum_gaps([part, other], nulls)
 
     history = []
     for line in result.history:
-        objective, dual_gap = moved(line.objective, line.dual_gap)
+        objective, dual_gap = moved(line)
         history.append(line._replace(objective=objective, dual_gap=dual_gap))
-    objective, dual_gap = moved(result.objective, result.dual_gap)
+    objective, dual_gap = moved(result)
     return replace(
         result,
         coef=result.coef.reshape(-1, k) @ V.T,
         intercept=V @ np.reshape(result.intercept, k) + mean,
         objective=objective,
+        null_objective=sum(nulls),
         dual_gap=dual_gap,
         dual=(V @ result.dual.reshape(-1, k).T - rest).T,
         converged=dual_gap <= result.tol,

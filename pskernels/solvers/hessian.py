@@ -40,11 +40,10 @@ def signed_gram(objective, weight):
     return gram
 
 
-def add_penalty(objective, H):
-    """The Hessian, in place of its part without alpha."""
-    n_coef = objective.outputs.k * objective.features.r
+def add_penalty(H, n_coef, alpha):
+    """The Hessian of n_coef coefficients and intercepts, in place of the losses' part."""
     diagonal = H.reshape(-1)[:: len(H) + 1]
-    diagonal[:n_coef] += objective.alpha
+    diagonal[:n_coef] += alpha
     # where no point has a curvature, b is free, and its gradient is 0
     intercept = diagonal[n_coef:]
     intercept[~(intercept > 0)] = 1.0
@@ -205,7 +204,7 @@ def direction_preconditioner(objective, zeta, curvature, rows, scale):
         root = np.sqrt(outputs.values[a])
         block[:r] *= root
         block[:, :r] *= root
-        blocks.append(factorise(_add_block_penalty(objective, block)))
+        blocks.append(factorise(add_penalty(block, r, objective.alpha)))
     rest = np.array(
         [
             scale * _curvature_along(objective, zeta, curvature, rows, a).sum()
@@ -247,14 +246,6 @@ def _curvature_along(objective, zeta, curvature, rows, a):
         if vectors is None
         else (vectors[:, a] ** 2 @ curvature[:, rows])
     )
-
-
-def _add_block_penalty(objective, block):
-    diagonal = block.reshape(-1)[:: len(block) + 1]
-    diagonal[: objective.features.r] += objective.alpha
-    if objective.fit_intercept and not diagonal[-1] > 0:
-        diagonal[-1] = 1.0
-    return block
 
 
 def conjugate_gradients(product, precondition, b):

@@ -275,7 +275,8 @@ class _Direction:
             pairs = zip(self._grams, weight, strict=True)
             H = sum_hessian(objective, [gram(h) for gram, h in pairs])
             H *= scale
-        return -solve_factorised(factorise(add_penalty(objective, H)), gradient)
+        add_penalty(H, state.theta.size, objective.alpha)
+        return -solve_factorised(factorise(H), gradient)
 
     def _weights(self, state):
         """(weight of every point, scale): their product is the curvature.
