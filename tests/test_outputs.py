@@ -413,6 +413,26 @@ def test_memory_of_conjugate_gradients(rng):
         assert peak < 8 * (r * d) ** 2
 
 
+def test_memory_of_a_whole_hessian(rng):
+    n, r, d = 4000, 20, 5
+    Z, Y = problem(psk.Huber(), rng, n=n, r=r, d=d)
+    M = psk.graph_matrix(np.ones((d, d)))
+    for loss in (psk.Huber(0.5), psk.Pinball(0.5)):
+        tracemalloc.start()
+        psk.solve(
+            Z,
+            Y,
+            loss=loss,
+            alpha=1e-2,
+            output_matrix=M,
+            solver=Newton(hessian="direct"),
+        )
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 8 * (20 * n * (r + d) + 6 * (r * d) ** 2)
+        assert peak < 8 * n * d * r * d / 2  # half of the Kronecker features
+
+
 def test_large_problems_use_conjugate_gradients(rng):
     """(r·d)² numbers would be 2 GB."""
     n, r, d = 1000, 150, 110

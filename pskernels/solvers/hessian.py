@@ -41,7 +41,7 @@ def signed_gram(objective, weight):
 
 
 def add_penalty(H, n_coef, alpha):
-    """The Hessian of n_coef coefficients and intercepts, in place of the losses' part."""
+    """The Hessian of n_coef coefficients and of intercepts, from that of the losses."""
     diagonal = H.reshape(-1)[:: len(H) + 1]
     diagonal[:n_coef] += alpha
     # where no point has a curvature, b is free, and its gradient is 0
