@@ -153,6 +153,14 @@ class Objective:
         other.__dict__.update(self.__dict__, alpha=alpha)
         return other
 
+    def in_directions(self, k):
+        """The same problem in the first k directions of the outputs."""
+        if k == self.outputs.k:
+            return self
+        other = object.__new__(Objective)
+        other.__dict__.update(self.__dict__, outputs=self.outputs.first(k))
+        return other
+
     def residuals(self, theta, intercept, out=None):
         """e of every point, in the frame of the loss."""
         u = self.outputs.predictions(self.features, theta, out)

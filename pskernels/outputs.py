@@ -223,6 +223,11 @@ class Outputs:
         rank = np.count_nonzero(kept)
         return cls(vectors, values[: rank if k is None else min(k, rank)])
 
+    def first(self, k):
+        """The first k directions."""
+        vectors = np.eye(self.d) if self.vectors is None else self.vectors
+        return Outputs(vectors, self.values[:k])
+
     @property
     def separate(self):
         """Whether the outputs have nothing in common."""

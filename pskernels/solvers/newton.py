@@ -19,7 +19,7 @@ from pskernels._products import RunningSum
 from pskernels._validation import check_option
 from pskernels.losses import EPS
 from pskernels.objective import find_root, squared_norm
-from pskernels.solvers.base import best_envelope
+from pskernels.solvers.base import SAFETY, best_envelope
 from pskernels.solvers.hessian import (
     add_penalty,
     conjugate_gradients,
@@ -46,6 +46,11 @@ MU_FLOOR = 1e-13
 # are shares, of the slope at its start and of its length.
 LINE_SEARCH = 0.01
 OVERSHOOT = 0.1
+
+# What directions of the outputs that are not in use may have of the gap to be reached.
+DIRECTIONS = 0.25
+# Directions whose eigenvalue is this share of the largest are in use from the start.
+LEADING = 0.01
 
 # Rounding errors of residuals may reach this share of the gap to be certified.
 DRIFT = 1e-3
@@ -109,6 +114,7 @@ class Newton:
                 break
             optimality = certificate.gap - certificate.excess
             solved = optimality <= STAGE_TOLERANCE * certificate.excess
+            state.use_directions(certificate, progress.tol)
             stuck = state.mu > 0 and stage_steps >= MAX_STAGE_STEPS
             moved = False
             if not solved and not stuck:
@@ -143,6 +149,9 @@ class _State:
             certificate = best_envelope(objective, self.theta, self.intercept)[1]
             width = WARM * certificate.gap / objective.zeta_scale**2
             self.mu = min(self.mu, max(width, self.smallest))
+        values = objective.outputs.values
+        # directions of the outputs that steps have
+        self.k_used = np.count_nonzero(values >= LEADING * values[0])
         self.drift = 0.0  # bound on the rounding error of e
         self.exact = True  # nothing is summed up
         self.balanced_by = np.zeros_like(self.intercept)
@@ -187,6 +196,20 @@ class _State:
             gradient = self.objective.pull(flow) + self.objective.alpha * self.theta
             total = flow.sum(axis=1)
         return np.append(gradient.reshape(-1), total)
+
+    def use_directions(self, certificate, tol):
+        """Take in more directions of the outputs, if the rest is too much of the gap.
+
+        Those of small eigenvalues of M add so little that most are never needed, and a
+        Hessian costs the cube of their number.
+        """
+        parts = np.einsum("ar,ar->a", certificate.gradient, certificate.gradient)
+        rest = parts.sum() - np.cumsum(parts)
+        goal = max(
+            STAGE_TOLERANCE * certificate.excess, SAFETY * tol * certificate.objective
+        )
+        enough = rest <= DIRECTIONS * goal * 2 * self.objective.alpha
+        self.k_used = max(self.k_used, 1 + int(np.argmax(enough)))
 
     def _move_intercept(self, change):
         if change.any():
@@ -261,22 +284,32 @@ class _Direction:
         )
 
     def __call__(self, state, gradient):
-        objective = self.objective
+        """The step in the directions of the outputs that are in use, 0 in others."""
+        objective = self.objective.in_directions(state.k_used)
+        n_coef = state.k_used * objective.features.r
+        used = np.r_[:n_coef, state.theta.size : len(gradient)]
+        step = np.zeros_like(gradient)
+        step[used] = -self._solve(objective, state, gradient[used], n_coef)
+        return step
+
+    def _solve(self, objective, state, gradient, n_coef):
+        """H⁻¹·gradient, in the directions of the outputs that an objective has."""
         if not state.n_active.any():  # nothing but the penalty; b is free
-            step = -gradient
-            step[: state.theta.size] /= objective.alpha
-            return step
+            solution = gradient.copy()
+            solution[:n_coef] /= objective.alpha
+            return solution
         weight, scale = self._weights(state)
-        if self._by_cg(weight, state):
-            return -self._conjugate_gradients(state, gradient)
+        if self._by_cg(objective, weight, state):
+            return self._conjugate_gradients(objective, state, gradient)
         if objective.points.radial:
             H = norm_hessian(objective, state.zeta, state.curvature)
         else:
             pairs = zip(self._grams, weight, strict=True)
             H = sum_hessian(objective, [gram(h) for gram, h in pairs])
             H *= scale
-        add_penalty(H, state.theta.size, objective.alpha)
-        return -solve_factorised(factorise(H), gradient)
+        return solve_factorised(
+            factorise(add_penalty(H, n_coef, objective.alpha)), gradient
+        )
 
     def _weights(self, state):
         """(weight of every point, scale): their product is the curvature.
@@ -290,13 +323,13 @@ class _Direction:
         radius = points.loss.radius + state.mu
         return np.where(state.curvature > 0, points.weight, 0.0), 1 / radius
 
-    def _by_cg(self, weight, state):
+    def _by_cg(self, objective, weight, state):
         """Whether CG is cheaper: multiplications, each divided by r."""
         n_active = int(state.n_active.sum())
         if self.hessian != "auto":
             return self.hessian == "cg"
-        outputs, points = self.objective.outputs, self.objective.points
-        r, k = self.objective.features.r, outputs.k
+        points = objective.points
+        r, k = objective.features.r, objective.outputs.k
         if points.radial:
             direct = n_active * (k * k + k) * r / 2
         else:
@@ -306,13 +339,12 @@ class _Direction:
         direct += CHOLESKY_COST * (k**3 - 1) * r * r
         cg = (SUBSAMPLE / 2 + CHOLESKY_COST) * k * r * r
         # several outputs share what a pass reads, and all rows are in one product
-        n_rows = n_active if k == 1 else self.objective.features.n
+        n_rows = n_active if k == 1 else objective.features.n
         cg += self.n_cg * 2 * n_rows * k * max(PASS_COST / k, 1.5)
         return EXTRA_STEPS * cg < direct
 
-    def _conjugate_gradients(self, state, gradient):
+    def _conjugate_gradients(self, objective, state, gradient):
         """H⁻¹·gradient, preconditioned with the Hessian of a subsample."""
-        objective = self.objective
         active = np.flatnonzero(state.curvature.any(axis=0))
         if self._rank is None:
             self._rank = np.random.default_rng(0).random(objective.features.n)
