@@ -86,7 +86,7 @@ def levels(rounds):
                     gamma=gamma,
                     **options,
                 )
-                assert result.fit.converged
+                assert result.converged
                 line += f"   gamma={gamma:g} {1e3 * five:.0f} ms {five / one:.1f}x"
             five, _ = least(
                 rounds,

@@ -70,10 +70,10 @@ def run(n, s, n_threads):
     start = time.perf_counter()
     joint = solve_quantiles(Z, y, quantiles=LEVELS, alpha=ALPHA, n_threads=n_threads)
     seconds = time.perf_counter() - start
-    predicted = feature_map.predict(X_test, joint.fit.coef, joint.fit.intercept)
+    predicted = feature_map.predict(X_test, joint.coef, joint.intercept)
     inside = coverage(y_test, predicted[:, 0], predicted[:, -1])
     score = f"{inside:.1%} from 10 % to 90 %, crossing {crossing_loss(predicted):.1e}"
-    _print_line(f"{len(LEVELS)} quantiles at once", seconds, joint.fit, score)
+    _print_line(f"{len(LEVELS)} quantiles at once", seconds, joint, score)
 
 
 def _print_line(name, seconds, model, score):

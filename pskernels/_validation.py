@@ -69,10 +69,16 @@ def check_real_array(array, name):
         )
     if np.ma.is_masked(array):
         raise TypeError(f"{name} is a masked array with masked values; fill them first")
-    array = np.asarray(array)
+    if array is None:
+        raise TypeError(f"{name} must hold real numbers, got None")
+    try:
+        array = np.asarray(array)
+    except ValueError as error:  # rows of different lengths
+        raise ValueError(f"{name} must be a rectangular array: {error}") from None
     if array.dtype.kind not in "biuf":
+        hint = "; try .astype(float)" if array.dtype == object else ""
         raise TypeError(
-            f"{name} must hold real numbers, got an array of dtype {array.dtype}"
+            f"{name} must hold real numbers, got an array of dtype {array.dtype}{hint}"
         )
     return array
 

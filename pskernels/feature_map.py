@@ -175,6 +175,11 @@ class _KernelMap:
     def _check_coef(self, coef):
         """coef in float64, of shape (rank_,) or (rank_, c)."""
         self._check_fitted()
+        if hasattr(coef, "coef"):
+            raise TypeError(
+                f"coef must be an array, got a {type(coef).__name__}: pass its coef "
+                "and its intercept"
+            )
         coef = check_real_array(coef, "coef").astype(np.float64, copy=False)
         r = self.rank_
         if coef.ndim not in (1, 2) or coef.shape[0] != r or 0 in coef.shape:

@@ -124,9 +124,13 @@ class Loss:
 
         Infinite for `Logistic` where y has one class only.
         """
+        shape = np.shape(y)
         y = self.check_targets(y)
         if y.ndim > 1:
-            raise ValueError(f"y must be 1-d, one target for each point, got {y.shape}")
+            raise ValueError(
+                "y must be 1-d, and the loss one of a single output: got shape "
+                f"{shape} and {self}"
+            )
         weight = np.ones(len(y)) if sample_weight is None else sample_weight
         weight = check_weights(weight, len(y))
         return float(self._constant_minimiser(y, weight))
@@ -151,7 +155,8 @@ class Loss:
             other = y[np.abs(y) != 1][0]
             raise ValueError(
                 f"y must be +1 or -1 for {type(self).__name__}, but it contains "
-                f"{other:g}; for two classes a and b, np.where(y == a, 1, -1)"
+                f"{other:g}; for two classes a and b, np.where(y == a, 1, -1), for "
+                "more an output each, np.where(y[:, None] == classes, 1, -1)"
             )
         return y
 
@@ -229,7 +234,7 @@ class Huber(Loss):
                 last = middle
         left, right = points[first], points[last]
         rise = slope(right) - slope(left)
-        return left - slope(left) * (right - left) / rise if rise > 0 else left
+        return left - slope(left) / rise * (right - left) if rise > 0 else left
 
 
 @dataclass(frozen=True)
@@ -288,9 +293,11 @@ class Pinball(_PiecewiseLinear):
         if np.ndim(self.tau) == 0:
             check_open_probability(self.tau, "tau")
             return
-        levels = tuple(np.ravel(self.tau).tolist())
-        if not levels:
-            raise ValueError("tau must have at least one level, got none")
+        if np.ndim(self.tau) > 1 or len(self.tau) == 0:
+            raise ValueError(
+                f"tau must be a level or a sequence of levels, got {self.tau!r}"
+            )
+        levels = tuple(np.asarray(self.tau).tolist())
         for tau in levels:
             check_open_probability(tau, "tau")
         object.__setattr__(self, "tau", levels if len(levels) > 1 else levels[0])
@@ -311,7 +318,8 @@ class Pinball(_PiecewiseLinear):
     def _level(self):
         if np.ndim(self.tau) > 0:
             raise ValueError(
-                f"{self} has {len(self.tau)} outputs: say along which axis they lie"
+                f"{self} has {len(self.tau)} outputs: say along which axis they lie, "
+                "or take Pinball of one level"
             )
         return self.tau
 
@@ -606,9 +614,12 @@ def get_loss(loss):
         return loss
     if isinstance(loss, str) and loss in LOSSES:
         return LOSSES[loss]()
+    hint = ""
+    if isinstance(loss, type) and issubclass(loss, Loss):
+        hint = f": an object is needed, {loss.__name__}()"
     raise ValueError(
         "loss must be a loss object such as Huber(1.0), or one of "
-        f"{', '.join(LOSSES)}; got {loss!r}"
+        f"{', '.join(LOSSES)}; got {loss!r}{hint}"
     )
 
 

@@ -209,4 +209,6 @@ def _check_levels(predicted):
 
 def _check_same_shape(y, other, name):
     if y.shape != other.shape:
-        raise ValueError(f"{name} must have the shape of y, {y.shape}: {other.shape}")
+        raise ValueError(
+            f"{name} must have the shape of y, {y.shape}, got {other.shape}"
+        )

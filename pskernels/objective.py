@@ -36,6 +36,9 @@ OBJECTIVE_FLOOR = 1e-9
 # many times larger.
 SMOOTH_ENOUGH = 4.0
 
+# Norms of smaller vectors are lost in their squares.
+SMALLEST_SIZE = 1e-140
+
 MAX_EVALUATIONS = 80
 MAX_BALANCING = 30
 
@@ -88,10 +91,16 @@ class Objective:
             self.null_objective = points.fenchel_young(e, e)[0]  # for any ζ
         if not np.isfinite(self.null_objective):
             raise ValueError("the losses of a constant overflow float64: scale y")
-        underflow = self.null_objective == 0 and (e @ points.weight).any()
-        if underflow and points.loss.smooth:
+        if self._underflows(e):
             raise ValueError("the losses of a constant underflow to 0: scale y")
         self.shared = {}
+
+    def _underflows(self, e):
+        """Whether squares of the residuals of a constant are lost."""
+        if self.points.radial:
+            return e.any() and self.points.mean_size(e) < SMALLEST_SIZE
+        lost = self.null_objective == 0 and (e @ self.points.weight).any()
+        return lost and self.points.loss.smooth
 
     def null_residuals(self):
         """Those of the model without features."""
@@ -134,9 +143,11 @@ class Objective:
         points = self.points
         null = points.constant_minimisers()
         if np.isinf(null).any():
+            column = f" in column {np.argmax(np.isinf(null))}" if len(null) > 1 else ""
             raise ValueError(
-                "y has one class only (of positive weight), for which the logistic "
-                "loss has no minimiser; use fit_intercept=False or another loss"
+                f"y has one class only{column} (of positive weight), for which the "
+                "logistic loss has no minimiser; use fit_intercept=False or another "
+                "loss"
             )
         if points.loss.classification:
             self.null_intercept = null
@@ -254,9 +265,12 @@ class Objective:
         if self.fit_intercept:
             for j in unbalanced(flow):
                 _shrink_to_balance(zeta[j], flow[j])
-        gradient = (sum_flow or self.pull)(flow)
-        gradient += self.alpha * theta
-        value, excess = self.points.fenchel_young(e, zeta)
+        pulled = (sum_flow or self.pull)(flow)
+        return self.make_certificate(theta, pulled, *self.points.fenchel_young(e, zeta))
+
+    def make_certificate(self, theta, pulled, value, excess):
+        """Certificate from G, the value of the losses and their part of the gap."""
+        gradient = pulled + self.alpha * theta
         objective = value + self.alpha / 2 * squared_norm(theta)
         gap = excess + squared_norm(gradient) / (2 * self.alpha)
         return Certificate(objective, gap, excess, gradient)

@@ -20,9 +20,14 @@ from pskernels._validation import (
     check_real_array,
 )
 
+EPS = float(np.finfo(np.float64).eps)
+
 # How far a matrix may be from symmetric and from semidefinite, for rounding: this
 # many times d·eps, relative to its largest entry or eigenvalue.
 ROUNDING = 100
+
+# Of residuals, in robust standard deviations.
+CLIP = 3.0
 
 
 def quantile_matrix(quantiles, gamma=1.0):
@@ -66,8 +71,13 @@ def check_quantiles(quantiles):
     levels = check_real_array(quantiles, "quantiles")
     if levels.ndim != 1 or len(levels) == 0:
         raise ValueError(
-            "quantiles must be a sequence of at least one level, got shape "
-            f"{levels.shape}"
+            "quantiles must be a sequence of at least one level, such as [0.5], got "
+            f"{quantiles!r}"
+        )
+    if levels.max() > 1:
+        raise ValueError(
+            f"quantiles must be above 0 and below 1, got {levels.max():g}: divide "
+            "percentages by 100"
         )
     levels = [check_open_probability(level, "quantiles") for level in levels.tolist()]
     levels = tuple(levels)
@@ -89,6 +99,7 @@ def graph_matrix(adjacency, mu=0.5):
     ----------
     adjacency : array of shape (d, d)
         Symmetric, not negative: the weight of the edge between two outputs, or 0.
+        The diagonal does not matter.
     mu : float
         In [0, 1).  0 gives the identity: independent outputs.
 
@@ -116,9 +127,16 @@ def graph_matrix(adjacency, mu=0.5):
         )
     adjacency = _check_symmetric(adjacency, "adjacency")
     if adjacency.min() < 0:
-        raise ValueError(f"adjacency must not be negative, got {adjacency.min():g}")
+        i, j = np.unravel_index(np.argmin(adjacency), adjacency.shape)
+        raise ValueError(
+            f"adjacency must not be negative, but entry ({i}, {j}) is "
+            f"{adjacency[i, j]:g}"
+        )
+    if mu == 0:
+        return np.eye(len(adjacency))
     laplacian = np.diag(adjacency.sum(axis=0)) - adjacency
-    M = np.linalg.inv(mu * laplacian + (1 - mu) * np.eye(len(adjacency)))
+    values, vectors = scipy.linalg.eigh(laplacian)
+    M = (vectors / (mu * np.maximum(values, 0.0) + 1 - mu)) @ vectors.T
     return (M + M.T) / 2
 
 
@@ -126,12 +144,21 @@ def residual_matrix(residuals, weight):
     """M from the residuals (d, n) of a first fit: their covariance, of mean diagonal 1.
 
     Outputs whose errors go together are then learnt together.  This is not in the
-    paper.  Where there is nothing to learn from, the identity.
+    paper.  Those beyond CLIP robust standard deviations (1.4826 times the median
+    distance from the median) are clipped, so that a few outliers do not decide.  Where
+    there is nothing to learn from, the identity.
     """
-    centred = residuals - (residuals @ weight / weight.sum())[:, None]
+    used = weight > 0
+    residuals, weight = residuals[:, used], weight[used] / weight.sum()
+    median = np.median(residuals, axis=1, keepdims=True)
+    deviation = 1.4826 * np.median(np.abs(residuals - median), axis=1, keepdims=True)
+    limit = np.where(deviation > 0, CLIP * deviation, np.inf)
+    clipped = np.clip(residuals - median, -limit, limit)
+    clipped /= np.abs(clipped).max() or 1.0  # squares must not overflow
+    centred = clipped - (clipped @ weight)[:, None]
     covariance = (centred * weight) @ centred.T
     scale = np.trace(covariance) / len(covariance)
-    if not 0 < scale < np.inf:
+    if not scale > 0:
         return np.eye(len(covariance))
     covariance = covariance / scale
     return (covariance + covariance.T) / 2
@@ -191,30 +218,32 @@ class Outputs:
         """M = Σ v_a v_aᵀ over the k leading directions of the targets Y (d, n)."""
         centred = (Y - (Y @ weight / weight.sum())[:, None]).T
         # scaled, so that squares neither overflow nor underflow
-        centred = centred / (np.abs(centred).max() or 1.0)
+        centred = centred / (np.abs(centred[weight > 0]).max() or 1.0)
         covariance = Features(np.ascontiguousarray(centred), n_threads).gram(weight)
         # row-major and upper is column-major and lower
-        vectors = scipy.linalg.eigh(covariance.T, lower=True)[1]
+        values, vectors = scipy.linalg.eigh(covariance.T, lower=True)
+        rank = np.count_nonzero(values > len(Y) * EPS * values[-1])
+        # targets that do not vary have no directions: any one does
+        k = min(k, max(rank, 1))
         return cls(np.ascontiguousarray(vectors[:, ::-1]), np.ones(k))
 
     @classmethod
     def of_matrix(cls, M, d, k=None):
         """Of M, or of its k leading directions."""
-        eps = np.finfo(M.dtype).eps if M.dtype.kind == "f" else 2.0**-52
+        eps = max(np.finfo(M.dtype).eps, EPS) if M.dtype.kind == "f" else EPS
         M = _check_symmetric(M, "output_matrix")
         if len(M) != d:
             raise ValueError(
-                f"output_matrix must have shape ({d}, {d}), a row for each column of "
-                f"y, got {M.shape}"
+                f"output_matrix must have shape ({d}, {d}), a row for each output, got "
+                f"{M.shape}"
             )
-        if k is None and np.array_equal(M, np.eye(d)):
-            return cls.independent(d)
         values, vectors = scipy.linalg.eigh(M)
         rounding = ROUNDING * d * eps * np.abs(values).max()
         if values[0] < -rounding:
             raise ValueError(
                 "output_matrix must be positive semidefinite, but it has the "
-                f"eigenvalue {values[0]:g} (the largest one is {values[-1]:g})"
+                f"eigenvalue {values[0]:g} (the largest one is {values[-1]:g}); for an "
+                "adjacency matrix of outputs, graph_matrix(adjacency)"
             )
         if not values[-1] > 0:
             raise ValueError("output_matrix must not be 0")

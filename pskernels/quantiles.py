@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pskernels._validation import check_option, check_points, check_real_array
+from pskernels._validation import check_option, check_real_array
 from pskernels.losses import Pinball
 from pskernels.outputs import check_quantiles, quantile_matrix
 from pskernels.solvers import SolveResult, solve
@@ -13,21 +13,20 @@ from pskernels.solvers import SolveResult, solve
 DEFAULT_GAMMA = 1.0
 
 
-@dataclass(frozen=True)
-class QuantileResult:
-    """What `solve_quantiles` returns.
+@dataclass
+class QuantileResult(SolveResult):
+    """What `solve_quantiles` returns: a `SolveResult` of all levels.
 
     Attributes
     ----------
     quantiles : tuple of float
     noncrossing : str
-    fit : SolveResult
-        The machine of all levels: its coef is (r, levels).
+    coef : ndarray of shape (r, levels)
+        (r,) for one level only.  All others are as in `SolveResult`.
     """
 
     quantiles: tuple
     noncrossing: str
-    fit: SolveResult
 
     def predict(self, Z):
         """Quantiles of new points.
@@ -42,28 +41,43 @@ class QuantileResult:
         ndarray of shape (n, levels)
             Sorted along the levels, if noncrossing is "sort".
         """
-        Z = check_points(Z, "Z")
-        r = len(self.fit.coef)
-        if Z.shape[1] != r:
-            raise ValueError(f"Z must have {r} columns, got {Z.shape[1]}")
-        return self.finish(Z @ self._columns + self.fit.intercept)
+        return self.finish(super().predict(Z))
 
     def finish(self, predicted):
         """What `predict` makes of Z @ coef + intercept.
 
         For predictions that were computed elsewhere, such as those of
-        ``feature_map.predict(X, result.fit.coef, result.fit.intercept)``.
+        ``feature_map.predict(X, result.coef, result.intercept)``.
         """
-        predicted = np.asarray(predicted).reshape(-1, len(self.quantiles))
+        predicted = check_real_array(predicted, "predicted")
+        n_levels = len(self.quantiles)
+        if n_levels == 1 and predicted.ndim == 1:
+            predicted = predicted[:, None]
+        if predicted.ndim != 2 or predicted.shape[1] != n_levels:
+            raise ValueError(
+                f"predicted must have {n_levels} columns, one for each level, got "
+                f"shape {predicted.shape}"
+            )
         return rearrange(predicted) if self.noncrossing == "sort" else predicted
-
-    @property
-    def _columns(self):
-        return self.fit.coef.reshape(len(self.fit.coef), -1)
 
 
 def solve_quantiles(
-    Z, y, *, quantiles, alpha, noncrossing="penalty", gamma=None, **options
+    Z,
+    y,
+    *,
+    quantiles,
+    alpha,
+    noncrossing="penalty",
+    gamma=None,
+    output_rank=None,
+    sample_weight=None,
+    fit_intercept=True,
+    solver="auto",
+    tol=1e-6,
+    max_iter=None,
+    start=None,
+    n_threads=None,
+    verbose=0,
 ):
     """Learn several quantiles of y at once.
 
@@ -78,25 +92,28 @@ def solve_quantiles(
         Penalty, as in `solve`.
     noncrossing : {"penalty", "sort", "none"}
         "penalty" couples the levels by M = quantile_matrix(quantiles, gamma), the
-        paper's way, which makes crossing rare.  "sort" sorts the predictions of every
-        point: no crossing at all, and never a larger pinball loss [1]_.  "none" does
-        neither.
+        paper's way, which makes crossing rare: for few points, or levels of one
+        shape.  "sort" sorts the predictions of every point: no crossing at all, and
+        never a larger pinball loss [1]_; it is cheaper, too.  "none" does neither.
     gamma : float, optional
         Of the coupling.  None is 1 for "penalty", and no coupling for the others; a
         number couples the levels of these, too.
-    **options
-        sample_weight, fit_intercept, solver, tol, max_iter, start, n_threads, verbose,
-        output_rank: as in `solve`.
+    output_rank : int, optional
+        Learn in so many directions of the coupling only.
+    sample_weight, fit_intercept, solver, tol, max_iter, start, n_threads, verbose
+        As in `solve`.
 
     Returns
     -------
     QuantileResult
-        With `predict`, and the certificate in its `fit`.
+        A `SolveResult` of all levels, whose `predict` gives quantiles.
 
     Notes
     -----
     The certificate is of the sum over levels, in one problem if they are coupled, and
-    in one for each level if they are not.
+    in one for each level if they are not.  For several alphas, use
+    ``path(Z, y, alphas=..., loss=Pinball(quantiles),
+    output_matrix=quantile_matrix(quantiles, gamma))``, and `rearrange`.
 
     References
     ----------
@@ -112,34 +129,40 @@ def solve_quantiles(
     >>> y = Z @ [1.0, 2.0, 3.0] + rng.normal(size=1000)
     >>> result = psk.solve_quantiles(Z, y, quantiles=[0.1, 0.5, 0.9], alpha=1e-3)
     >>> q = result.predict(Z)
-    >>> q.shape, psk.crossing_loss(q), result.fit.converged
+    >>> q.shape, psk.crossing_loss(q), result.converged
     ((1000, 3), 0.0, True)
     """
     quantiles = check_quantiles(quantiles)
     check_option(noncrossing, "noncrossing", ("penalty", "sort", "none"))
-    if "output_matrix" in options or "loss" in options:
-        raise TypeError(
-            "solve_quantiles has no loss and no output_matrix; for others than those "
-            "of quantiles and gamma use solve(loss=Pinball(quantiles), ...)"
-        )
     if np.ndim(y) > 1 and np.shape(y)[1] > 1:
         raise ValueError(
             f"y must be 1-d, one target for each point, got shape {np.shape(y)}"
         )
     if gamma is None and noncrossing == "penalty":
         gamma = DEFAULT_GAMMA
-    coupling = None
-    if gamma is not None:
-        coupling = quantile_matrix(quantiles, gamma)
-    fit = solve(
+    if gamma is None and output_rank is not None:
+        raise ValueError(
+            f"output_rank={output_rank} needs a coupling, whose directions it takes: "
+            f"give a gamma, or use noncrossing='penalty' instead of {noncrossing!r}"
+        )
+    coupling = None if gamma is None else quantile_matrix(quantiles, gamma)
+    result = solve(
         Z,
         y,
         loss=Pinball(quantiles),
         alpha=alpha,
         output_matrix=coupling,
-        **options,
+        output_rank=output_rank,
+        sample_weight=sample_weight,
+        fit_intercept=fit_intercept,
+        solver=solver,
+        tol=tol,
+        max_iter=max_iter,
+        start=start,
+        n_threads=n_threads,
+        verbose=verbose,
     )
-    return QuantileResult(quantiles, noncrossing, fit)
+    return QuantileResult(**vars(result), quantiles=quantiles, noncrossing=noncrossing)
 
 
 def rearrange(predicted):

@@ -31,7 +31,7 @@ typedef struct {
     int radial;
 } psk_machine;
 
-/* d pulls of point i on the outputs, in place of the k values v: d l / d u. */
+/* pulls = d l / d u, what point i pulls at its outputs with, from the values v. */
 INLINE void output_pulls(
     const psk_machine *m, intptr_t i, const double *v, const double *b,
     double *pulls)

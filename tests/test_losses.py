@@ -277,7 +277,6 @@ def test_vectors(loss, rng):
     conjugate = loss.conjugate((1 - 1e-15) * zeta, y, axis=1)
     np.testing.assert_allclose(value + conjugate, (u * zeta).sum(axis=1), atol=1e-12)
     for _ in range(20):
-        other = loss.value(u + rng.normal(size=u.shape), y, axis=1)
         moved = u + rng.normal(size=u.shape)
         other = loss.value(moved, y, axis=1)
         assert (other + conjugate >= (moved * zeta).sum(axis=1) - 1e-12).all()
@@ -330,7 +329,10 @@ def loss_of_vectors(loss, u, y):
         (lambda: psk.Squared().check_targets([np.nan]), "y contains nan at index 0"),
         (lambda: psk.Squared().check_targets([[[1, 2]]]), "y must have one target"),
         (lambda: psk.Squared().constant_minimiser([[1, 2]]), "y must be 1-d"),
-        (lambda: psk.Pinball([]), "tau must have at least one level, got none"),
+        (lambda: psk.Pinball([]), r"tau must be a level or a sequence of levels, got"),
+        (lambda: psk.Pinball([[0.1, 0.9]]), "tau must be a level or a sequence of"),
+        (lambda: get_loss(psk.Huber), r"an object is needed, Huber\(\)"),
+        (lambda: psk.Hinge().check_targets([0, 1, 2]), r"np.where\(y\[:, None\] =="),
         (lambda: psk.Pinball([0.5, 1.5]), "tau must be above 0 and below 1, got 1.5"),
         (
             lambda: psk.Pinball([0.1, 0.5]).check_targets([[1, 2, 3]]),

@@ -164,6 +164,18 @@ def test_identity_equals_separate_fits(loss, matrix, rng):
     assert together.converged
 
 
+@pytest.mark.parametrize("loss", SEPARATE, ids=str)
+def test_nearly_the_identity_equals_separate_fits(loss, rng):
+    """Solved as one problem, since outputs are not independent by their matrix."""
+    Z, Y = problem(loss, rng)
+    M = np.diag(1 + 1e-12 * np.arange(D))
+    together = psk.solve(Z, Y, loss=loss, alpha=1e-3, output_matrix=M, tol=1e-9)
+    separate = psk.solve(Z, Y, loss=loss, alpha=1e-3, tol=1e-9)
+    assert together.objective == pytest.approx(separate.objective, rel=1e-8)
+    size = np.sqrt(2 * 2e-9 * together.objective / 1e-3)
+    assert np.linalg.norm(together.coef - separate.coef) <= size
+
+
 def test_a_diagonal_matrix_scales_alpha(rng):
     Z, Y = problem(psk.Absolute(), rng)
     scales = np.array([0.1, 1.0, 5.0, 20.0])
@@ -198,12 +210,32 @@ def test_a_matrix_of_rank_one_gives_proportional_functions(rng):
 # ---- learnt M, and ranks ----
 
 
+def robust_covariance(residuals):
+    """Of mean diagonal 1; clipped at three times 1.4826 times the median deviation."""
+    residuals = residuals - np.median(residuals, axis=0)
+    limit = 3 * 1.4826 * np.median(np.abs(residuals), axis=0)
+    covariance = np.cov(np.clip(residuals, -limit, limit), rowvar=False)
+    return covariance / np.trace(covariance) * D
+
+
+def test_outliers_do_not_decide_about_the_residual_matrix(rng):
+    Z = rng.normal(size=(1000, 3))
+    common = rng.normal(size=(1000, 1))
+    Y = Z[:, :1] + common + 0.3 * rng.normal(size=(1000, D))
+    clean = psk.solve(Z, Y, loss="huber", alpha=0.1, output_matrix="residual")
+    wild = rng.uniform(size=Y.shape) < 0.03
+    Y[wild] += 100 * rng.normal(size=np.count_nonzero(wild))
+    spoilt = psk.solve(Z, Y, loss="huber", alpha=0.1, output_matrix="residual")
+    for result in (clean, spoilt):
+        scale = np.sqrt(np.diag(result.output_matrix))
+        assert (result.output_matrix / np.outer(scale, scale) > 0.6).all()
+
+
 def test_residual_matrix(rng):
     Z, Y = problem(psk.Squared(), rng)
     first = psk.solve(Z, Y, alpha=0.1)
     second = psk.solve(Z, Y, alpha=0.1, output_matrix="residual")
-    covariance = np.cov(Y - Z @ first.coef - first.intercept, rowvar=False)
-    M = covariance / np.trace(covariance) * D
+    M = robust_covariance(Y - Z @ first.coef - first.intercept)
     np.testing.assert_allclose(second.output_matrix, M, rtol=1e-6)
     np.testing.assert_allclose(
         second.coef, psk.solve(Z, Y, alpha=0.1, output_matrix=M).coef, rtol=1e-6
@@ -229,6 +261,10 @@ def test_output_rank_of_the_targets(loss, rng):
         check_certificate(result, Z, Y, loss, M)
     whole = psk.solve(Z, Y, loss=loss, alpha=1e-3, output_rank=D)
     assert whole.output_matrix is None
+    named = psk.solve(
+        Z, Y, loss=loss, alpha=1e-3, output_matrix=np.eye(D), output_rank=2
+    )
+    np.testing.assert_array_equal(named.coef, result.coef)
 
 
 @each_regression_loss
@@ -240,6 +276,19 @@ def test_output_rank_of_a_matrix(loss, rng):
     result = psk.solve(Z, Y, loss=loss, alpha=1e-3, output_matrix=M, output_rank=2)
     np.testing.assert_allclose(result.output_matrix, truncated, atol=1e-12)
     check_certificate(result, Z, Y, loss, truncated)
+
+
+def test_output_rank_above_the_rank_of_the_targets(rng):
+    """Rounding errors are no directions."""
+    Z, Y = problem(psk.Squared(), rng)
+    Y = Y[:, :1] * [1.0, 2.0, -1.0] + 5
+    direction = np.array([[1.0, 2.0, -1.0]])
+    for loss in ("squared", "absolute", "huber"):
+        result = psk.solve(Z, Y, loss=loss, alpha=1e-3, output_rank=2)
+        M = direction.T @ direction / 6
+        np.testing.assert_allclose(result.output_matrix, M, atol=1e-12)
+    constant = psk.solve(Z, np.ones((200, 3)), alpha=1e-3, output_rank=2)
+    np.testing.assert_allclose(constant.coef, 0, atol=1e-12)
 
 
 def test_low_rank_targets_lose_nothing(rng):
@@ -300,6 +349,29 @@ def test_outputs_without_curvatures(loss, rng):
     cg = psk.solve(Z, Y, solver=Newton(hessian="cg"), **options)
     assert direct.converged and cg.converged
     assert direct.objective == pytest.approx(cg.objective, rel=2e-8)
+
+
+@pytest.mark.parametrize("loss", [psk.Huber(0.5), psk.EpsilonInsensitive(0.1)], ids=str)
+@pytest.mark.parametrize("d", [2, 5])
+def test_residuals_along_an_eigenvector(loss, d, rng):
+    """Nothing bends along them: a curvature of 0 up to rounding, of either sign."""
+    Z, Y = problem(loss, rng, n=1000, r=30, d=1)
+    Y = np.repeat(Y, d, axis=1)
+    M = psk.graph_matrix(np.ones((d, d)))
+    cg = Newton(hessian="cg")
+    result = psk.solve(Z, Y, loss=loss, alpha=1e-3, output_matrix=M, solver=cg)
+    assert result.converged
+    check_certificate(result, Z, Y, loss, M)
+
+
+def test_conjugate_gradients_of_one_output_with_a_matrix(rng):
+    Z, Y = problem(psk.Pinball(), rng, n=1000, r=20, d=1)
+    options = dict(loss=psk.Pinball(0.3), alpha=10.0, output_matrix=[[1e4]])
+    steps = [
+        psk.solve(Z, Y[:, 0], solver=Newton(hessian=hessian), **options).n_iter
+        for hessian in ("direct", "cg")
+    ]
+    assert steps[1] < 2 * steps[0] + 5
 
 
 def test_no_point_with_a_curvature(rng):
@@ -505,6 +577,14 @@ def test_one_wild_output(loss, rng):
         assert result.converged
 
 
+@pytest.mark.parametrize("scale, what", [(1e200, "overflow"), (1e-170, "underflow")])
+def test_targets_beyond_float64_are_refused(scale, what, rng):
+    Z, Y = problem(psk.Huber(), rng)
+    for loss in (psk.Huber(scale), psk.EpsilonInsensitive(0.0)):
+        with pytest.raises(ValueError, match=f"{what}.*scale y"):
+            psk.solve(Z, scale * Y, loss=loss, alpha=1e-3)
+
+
 # ---- bad input ----
 
 
@@ -518,11 +598,11 @@ def test_one_wild_output(loss, rng):
         ),
         (
             dict(output_matrix=np.diag([1.0, -1.0])),
-            "must be positive semidefinite, but it has the eigenvalue -1 ",
+            "positive semidefinite, but it has the eigenvalue -1 .*graph_matrix",
         ),
         (
             dict(output_matrix=np.eye(3)),
-            r"output_matrix must have shape \(2, 2\), a row for each column of y, got",
+            r"output_matrix must have shape \(2, 2\), a row for each output, got",
         ),
         (dict(output_matrix=np.ones((2, 3))), r"must be a square matrix, got shape"),
         (dict(output_matrix=np.zeros((2, 2))), "output_matrix must not be 0"),
@@ -556,9 +636,12 @@ def test_bad_options(options, match, rng):
 @pytest.mark.parametrize(
     "y, match",
     [
-        (np.ones((5, 2)), "y must have one target for each of 200 rows of Z, got 5"),
+        (np.ones((5, 2)), "a row of targets, for each of 200 rows of Z, got shape"),
         (np.ones((200, 2, 1)), "y must have one target for each point, or a row"),
         (np.ones((200, 0)), "y must have one target for each point, or a row"),
+        (np.ones((2, 200)), r"got shape \(2, 200\); pass y.T\?"),
+        ([[1.0, 2.0], [3.0]], "y must be a rectangular array"),
+        (None, "y must hold real numbers, got None"),
         (np.full((200, 2), np.inf), "y contains inf in row 0, column 0"),
         (np.full((200, 2), "a"), "y must hold real numbers"),
     ],
@@ -573,6 +656,20 @@ def test_a_matrix_needs_as_many_outputs(rng):
     Z, Y = problem(psk.Squared(), rng)
     with pytest.raises(ValueError, match=r"must have shape \(1, 1\), a row for each"):
         psk.solve(Z, Y[:, 0], alpha=1e-2, output_matrix=np.eye(3))
+
+
+def test_warnings_point_at_the_caller(rng):
+    Z, Y = problem(psk.Absolute(), rng)
+    for call in (
+        lambda: psk.solve(Z, Y, loss="absolute", alpha=1e-3, max_iter=1),
+        lambda: psk.path(Z, Y, loss="absolute", alphas=[1e-3], max_iter=1),
+        lambda: psk.solve_quantiles(
+            Z, Y[:, 0], quantiles=[0.1, 0.5], alpha=1e-3, max_iter=1
+        ),
+    ):
+        with pytest.warns(psk.ConvergenceWarning) as caught:
+            call()
+        assert caught[0].filename == __file__
 
 
 def test_a_float32_matrix_may_be_semidefinite_in_float32_only(rng):
@@ -619,11 +716,11 @@ def test_graph_matrix():
         (lambda: psk.quantile_matrix([0.5, np.nan]), "must be above 0 and below 1"),
         (
             lambda: psk.quantile_matrix([]),
-            "a sequence of at least one level, got shape",
+            "a sequence of at least one level",
         ),
         (
             lambda: psk.quantile_matrix(0.5),
-            "a sequence of at least one level, got shape",
+            "a sequence of at least one level",
         ),
         (lambda: psk.quantile_matrix(["a"]), "quantiles must hold real numbers"),
         (

@@ -1,5 +1,7 @@
 """Joint quantile regression, and the scores of predictions."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -25,19 +27,19 @@ def test_options_of_noncrossing(rng):
         result = psk.solve_quantiles(
             Z, y, quantiles=TAUS, alpha=1e-4, noncrossing=noncrossing
         )
-        assert result.fit.converged and result.quantiles == TAUS
+        assert result.converged and result.quantiles == TAUS
         fits[noncrossing] = result
         crossing[noncrossing] = psk.crossing_loss(result.predict(grid))
     assert crossing["sort"] == 0
     assert 0 <= crossing["penalty"] < crossing["none"] / 5
     # "sort" changes predictions, not the fit
-    np.testing.assert_array_equal(fits["none"].fit.coef, fits["sort"].fit.coef)
+    np.testing.assert_array_equal(fits["none"].coef, fits["sort"].coef)
     sorted_none = np.sort(fits["none"].predict(grid), axis=1)
     np.testing.assert_array_equal(fits["sort"].predict(grid), sorted_none)
     coupled = psk.solve_quantiles(
         Z, y, quantiles=TAUS, alpha=1e-4, noncrossing="sort", gamma=1.0
     )
-    np.testing.assert_array_equal(coupled.fit.coef, fits["penalty"].fit.coef)
+    np.testing.assert_array_equal(coupled.coef, fits["penalty"].coef)
     assert psk.crossing_loss(coupled.predict(grid)) == 0
 
 
@@ -52,10 +54,10 @@ def test_it_is_the_machine_of_the_quantile_matrix(rng):
         alpha=1e-3,
         output_matrix=psk.quantile_matrix(TAUS, 2.0),
     )
-    np.testing.assert_array_equal(result.fit.coef, same.coef)
+    np.testing.assert_array_equal(result.coef, same.coef)
     predicted = Z @ same.coef + same.intercept
     np.testing.assert_allclose(result.predict(Z), predicted)
-    folded = fm.predict(x, result.fit.coef, result.fit.intercept)
+    folded = fm.predict(x, result.coef, result.intercept)
     np.testing.assert_allclose(result.finish(folded), predicted, atol=1e-8)
 
 
@@ -68,6 +70,19 @@ def test_shares_below_the_quantiles(rng):
     # with an intercept, by optimality: up to the points on the quantile itself
     np.testing.assert_allclose((y[:, None] <= q).mean(axis=0), TAUS, atol=0.01)
     assert psk.coverage(y, q[:, 0], q[:, -1]) == pytest.approx(0.8, abs=0.02)
+
+
+def test_results_are_results_of_solve(rng):
+    fm, x, y = heteroscedastic(rng, 100)
+    Z = fm.transform(x)
+    result = psk.solve_quantiles(Z, y, quantiles=TAUS, alpha=1e-3)
+    assert isinstance(result, psk.SolveResult) and result.coef.shape == (Z.shape[1], 5)
+    again = psk.solve_quantiles(Z, y, quantiles=TAUS, alpha=1e-3, start=result)
+    assert again.n_iter == 0
+    same = pickle.loads(pickle.dumps(result))
+    np.testing.assert_array_equal(same.predict(Z), result.predict(Z))
+    low = psk.solve_quantiles(Z, y, quantiles=TAUS, alpha=1e-3, output_rank=2)
+    assert np.linalg.matrix_rank(low.coef) == 2
 
 
 def test_one_level(rng):
@@ -95,10 +110,15 @@ def test_sorting_never_raises_the_pinball_loss(rng):
     [
         (dict(quantiles=[0.5, 0.1]), r"quantiles must be increasing, got \(0.5, 0.1\)"),
         (dict(quantiles=[0.5, 0.5]), "quantiles must not repeat, got 0.5 twice"),
-        (dict(quantiles=[0.5, 2.0]), "quantiles must be above 0 and below 1, got 2.0"),
+        (
+            dict(quantiles=[0.5, 2.0]),
+            "above 0 and below 1, got 2: divide",
+        ),
         (dict(noncrossing="hard"), "noncrossing must be one of 'penalty', 'sort', "),
         (dict(gamma=-1.0), "gamma must be finite and not negative"),
-        (dict(output_matrix=np.eye(2)), "solve_quantiles has no loss and no output_m"),
+        (dict(output_rank=1, noncrossing="sort"), "output_rank=1 needs a coupling"),
+        (dict(quantiles=[10, 50]), "below 1, got 50: divide percentages by 100"),
+        (dict(quantiles=0.5), r"sequence of at least one level, such as \[0.5\]"),
         (dict(y=np.ones((20, 2))), r"y must be 1-d, .* got shape \(20, 2\)"),
     ],
 )
@@ -111,8 +131,10 @@ def test_bad_options(options, match, rng):
 def test_bad_prediction(rng):
     Z = rng.normal(size=(20, 3))
     result = psk.solve_quantiles(Z, Z[:, 0], quantiles=[0.1, 0.5], alpha=1e-3)
-    with pytest.raises(ValueError, match="Z must have 3 columns, got 2"):
+    with pytest.raises(ValueError, match="Z must have 3 columns, the features of .* 2"):
         result.predict(Z[:, :2])
+    with pytest.raises(ValueError, match="predicted must have 2 columns, one for each"):
+        result.finish(Z)
     with pytest.raises(ValueError, match="predicted must be 2-d"):
         psk.rearrange(np.ones(3))
 

@@ -480,7 +480,7 @@ def test_bad_options(options, match, rng):
 
 def test_bad_data(rng):
     Z, y = problem(psk.Squared(), rng)
-    with pytest.raises(ValueError, match="y must have one target for each of 299 rows"):
+    with pytest.raises(ValueError, match="for each of 299 rows of Z, got shape"):
         psk.solve(Z[1:], y, alpha=1)
     for bad in (np.nan, np.inf):
         Z[7, 3] = bad

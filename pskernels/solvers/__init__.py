@@ -101,12 +101,15 @@ def solve(
     output_matrix : array of shape (d, d), "identity" or "residual", optional
         M, symmetric and positive semidefinite: `quantile_matrix`, `graph_matrix` or
         your own.  None and "identity" are independent outputs.  "residual" learns M:
-        the covariance of the residuals of a first fit with independent outputs,
-        divided by its mean variance (this is not in the paper).
+        the covariance of the residuals of a first fit with independent outputs
+        (clipped at three robust standard deviations), divided by its mean variance.
+        This is not in the paper.  Each alpha of a `path` learns its own; n_iter and
+        history are those of the second fit.
     output_rank : int, optional
         Learn in so many directions only, those of the largest eigenvalues of M, or,
         if outputs are independent, of the covariance of y.  The other directions get
-        an intercept.  Products with Z fall by output_rank / d.
+        an intercept.  Products with Z fall to output_rank / d; those with the targets
+        do not.
     sample_weight : array of shape (n,), optional
         The mean is weighted; weights of 0 and repetitions mean what they say.
     fit_intercept : bool
@@ -118,7 +121,7 @@ def solve(
         The certified gap to stop at, relative to the objective.
     max_iter : int, optional
         Newton steps (1000), refinements (20), iterations of L-BFGS (2000) or
-        epochs of Adam (25) at most.
+        epochs of Adam (25) at most; for each output where they are solved one by one.
     start : SolveResult or tuple (coef, intercept), optional
         Where to begin: a solution with a similar alpha, or of a similar loss.
     n_threads : int, optional
@@ -140,7 +143,7 @@ def solve(
     -----
     A Newton step costs two passes over Z and (active points)·r²/2 multiplications;
     memory beside Z is some fifteen vectors of length n and a few r × r matrices.
-    With d outputs it is as many arrays of n × d, and with a coupling, unless
+    With d outputs it is some twenty arrays of n × d, and with a coupling, unless
     conjugate gradients are cheaper, a few matrices of (r·d) × (r·d).  Independent
     outputs of a loss that is a sum over them are solved one after the other.
     The result does not depend on n_threads, to the last bit.
@@ -255,8 +258,10 @@ def _run(
     Z = _check_features(Z)
     y = loss.check_targets(y)
     if len(y) != len(Z):
+        hint = "; pass y.T?" if y.ndim == 2 and y.shape[1] == len(Z) else ""
         raise ValueError(
-            f"y must have one target for each of {len(Z)} rows of Z, got {len(y)}"
+            f"y must have one target, or a row of targets, for each of {len(Z)} rows "
+            f"of Z, got shape {y.shape}{hint}"
         )
     if sample_weight is None:
         sample_weight = np.ones(len(y))
@@ -279,13 +284,14 @@ def _run(
         if not np.isfinite(run.features.dot(np.ones((1, Z.shape[1])))).all():
             raise_not_finite(Z, "Z")
         results = run.along(alphas, start)
-        if isinstance(output_matrix, str) and output_matrix == "residual":
+        learnt = isinstance(output_matrix, str) and output_matrix == "residual"
+        if learnt and len(Y) > 1:
             results = [
                 run.with_residual_matrix(first, output_rank).along([alpha], first)[0]
                 for alpha, first in zip(alphas, results, strict=True)
             ]
     for result in results:
-        warn_if_not_converged(result, stacklevel=3)
+        warn_if_not_converged(result)
     return results
 
 
@@ -362,18 +368,17 @@ class _Run:
             Y=np.ascontiguousarray(rotated),
             outputs=Outputs(np.eye(len(rotated)), self.outputs.values),
         )
-        constant = np.einsum("jn,jn,n->", rest, rest, self.weight / 2)
-        constant /= self.weight.sum()
+        constant = np.einsum("jn,jn,n->", rest, rest, self.weight)
+        constant = float(constant / (2 * self.weight.sum()))
         results = inner.along(alphas, _rotated_start(start, V))
         return [
-            out_of_directions(result, V, mean, rest, constant) for result in results
+            out_of_directions(result, self.outputs, mean, rest, constant)
+            for result in results
         ]
 
     def with_residual_matrix(self, first, output_rank):
         """The same with M from the residuals of a first result."""
         d = len(self.Y)
-        if d == 1:
-            return self
         coef, intercept = first.coef.T, np.reshape(first.intercept, (d, 1))
         residuals = self.features.dot(np.ascontiguousarray(coef)) + intercept - self.Y
         M = residual_matrix(residuals, self.weight)
@@ -391,9 +396,9 @@ def _get_outputs(output_matrix, output_rank, Y, weight, n_threads):
         if learnt:  # the rank is for the matrix that will be learnt
             rank = None
     if output_matrix is not None:
-        return Outputs.of_matrix(
-            check_real_array(output_matrix, "output_matrix"), d, rank
-        )
+        M = check_real_array(output_matrix, "output_matrix")
+        if not np.array_equal(M, np.eye(d)):
+            return Outputs.of_matrix(M, d, rank)
     if rank is None or rank == d:
         return Outputs.independent(d)
     return Outputs.leading(Y, weight, rank, n_threads)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pskernels._validation import check_points
 from pskernels.objective import gap_scale
 
 # Solvers stop a little below the tolerance, since the last certificate is computed
@@ -17,6 +18,8 @@ SAFETY = 0.9
 # Of the first envelope that Newton's method would take.
 ENVELOPE_WIDTHS = 0.25 ** np.arange(8)
 
+
+PACKAGE = "pskernels"
 
 # Advice where no solver can do better.
 ROUNDED = "rounding hides more: y is far from 0, or interpolated"
@@ -60,7 +63,8 @@ class SolveResult:
     converged : bool
         Whether dual_gap ≤ tol.
     n_iter : int
-        Newton steps, iterations of L-BFGS, or epochs.
+        Newton steps, iterations of L-BFGS, or epochs; the sum over outputs where they
+        are solved one after the other.
     history : list of Iteration
         (The model is the one of the lowest objective, which need not be the last.)
         n_iter, objective, dual_gap, seconds, n_active and mu, after each of them and
@@ -87,6 +91,17 @@ class SolveResult:
     solver: str
     output_matrix: np.ndarray | None = field(repr=False)
     advice: str = field(repr=False)
+
+    def predict(self, Z):
+        """Z @ coef + intercept, for features Z of shape (n, r)."""
+        Z = check_points(Z, "Z")
+        r = len(self.coef)
+        if Z.shape[1] != r:
+            raise ValueError(
+                f"Z must have {r} columns, the features of the fit "
+                f"(feature_map.transform(X)), got {Z.shape[1]}"
+            )
+        return Z @ self.coef + self.intercept
 
 
 class Part(NamedTuple):
@@ -231,15 +246,23 @@ class Progress:
         )
 
 
-def warn_if_not_converged(result, stacklevel):
+def warn_if_not_converged(result):
     if not result.converged:
         warnings.warn(
             f"{result.solver} stopped after {result.n_iter} iterations with a "
             f"certified relative gap of {result.dual_gap:.1e}, above "
             f"tol={result.tol:.1e} (alpha={result.alpha:g}); {result.advice}",
             ConvergenceWarning,
-            stacklevel=stacklevel + 1,
+            stacklevel=_levels_to_the_caller(),
         )
+
+
+def _levels_to_the_caller():
+    """Frames of this package above the one that calls this, and one more."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back and frame.f_globals.get("__package__", "").startswith(PACKAGE):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def merge(results):
@@ -293,8 +316,8 @@ def _sum_gaps(parts, nulls):
     return objective, gap / gap_scale(objective, sum(nulls)) if gap > 0 else 0.0
 
 
-def out_of_directions(result, V, mean, rest, constant):
-    """The result of all outputs from that of directions V (d, k) of the squared loss.
+def out_of_directions(result, outputs, mean, rest, constant):
+    """The result of all outputs from that of their directions, of the squared loss.
 
     Parameters
     ----------
@@ -305,8 +328,8 @@ def out_of_directions(result, V, mean, rest, constant):
     constant : float
         Its loss, the same in primal and dual.
     """
-    k = V.shape[1]
-    mix = V * np.sqrt(np.diag(result.output_matrix))
+    k = outputs.k
+    V = outputs.vectors[:, :k]
     other = Part(constant, 0.0)
     nulls = [result.null_objective, constant]
 
@@ -328,7 +351,7 @@ def out_of_directions(result, V, mean, rest, constant):
         dual=(V @ result.dual.reshape(-1, k).T - rest).T,
         converged=dual_gap <= result.tol,
         history=history,
-        output_matrix=mix @ mix.T,
+        output_matrix=outputs.matrix,
     )
 
 
@@ -353,7 +376,8 @@ def best_envelope(objective, theta, intercept):
     widths = (0.0,)
     if objective.first_mu > 0:
         widths = objective.first_mu * ENVELOPE_WIDTHS
-    candidates = [_certify_envelope(objective, theta, intercept, mu) for mu in widths]
+    # one after the other: each has arrays of all points
+    candidates = (_certify_envelope(objective, theta, intercept, mu) for mu in widths)
     return min(candidates, key=lambda candidate: candidate[1].gap)
 
 

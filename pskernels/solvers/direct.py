@@ -13,7 +13,7 @@ import numpy as np
 import scipy.linalg
 
 from pskernels.losses import Squared
-from pskernels.objective import Certificate, squared_norm, unbalanced
+from pskernels.objective import unbalanced
 from pskernels.solvers.hessian import factorise, solve_factorised, weighted_gram
 
 
@@ -57,15 +57,7 @@ def _certify(objective, theta, e, flow):
         zeta = e.copy()
         return objective.certify(theta, e, zeta), zeta
     value = flow.reshape(-1) @ e.reshape(-1) / 2
-    gradient = objective.pull(flow)
-    gradient += objective.alpha * theta
-    certificate = Certificate(
-        objective=value + objective.alpha / 2 * squared_norm(theta),
-        gap=squared_norm(gradient) / (2 * objective.alpha),
-        excess=0.0,
-        gradient=gradient,
-    )
-    return certificate, e
+    return objective.make_certificate(theta, objective.pull(flow), value, 0.0), e
 
 
 def _make_newton_step(objective):
@@ -90,7 +82,9 @@ def _make_newton_step(objective):
 
 def _covariance(objective):
     """G, the upper triangle."""
-    gram = weighted_gram(objective, objective.points.weight)
+    gram = weighted_gram(
+        objective.features, objective.points.weight, objective.fit_intercept
+    )
     if not objective.fit_intercept:
         return gram
     mean = gram[:-1, -1]

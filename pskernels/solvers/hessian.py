@@ -18,10 +18,9 @@ CG_TOLERANCE = 0.05
 MAX_CG = 200
 
 
-def weighted_gram(objective, h, rows=None):
-    """Upper triangle of the Hessian without alpha, from all rows or from some."""
-    features = objective.features
-    if not objective.fit_intercept:
+def weighted_gram(features, h, bordered, rows=None):
+    """Upper triangle of [Z 1]ᵀ·diag(h)·[Z 1], or without the border; of some rows."""
+    if not bordered:
         return features.gram(h, rows)
     gram = features.gram(h, rows, size=features.r + 1)
     if rows is not None:
@@ -32,11 +31,11 @@ def weighted_gram(objective, h, rows=None):
     return gram
 
 
-def signed_gram(objective, weight):
+def signed_gram(features, weight, bordered):
     """`weighted_gram` of weights of any sign."""
-    gram = weighted_gram(objective, np.maximum(weight, 0.0))
+    gram = weighted_gram(features, np.maximum(weight, 0.0), bordered)
     if weight.min() < 0:
-        gram -= weighted_gram(objective, np.maximum(-weight, 0.0))
+        gram -= weighted_gram(features, np.maximum(-weight, 0.0), bordered)
     return gram
 
 
@@ -97,7 +96,7 @@ def norm_hessian(objective, zeta, curvature):
             weight = along * pulled[a] * pulled[c]
             if a == c:
                 weight += outputs.values[a] * across
-            gram = signed_gram(objective, weight)[:r, :r]
+            gram = signed_gram(features, weight, bordered=False)
             H[rows, c * r : (c + 1) * r] = gram if a == c else _symmetric(gram)
         if objective.fit_intercept:
             cross = along * pulled[a] * zeta + across * mix[:, a : a + 1]
@@ -143,8 +142,8 @@ def solve_factorised(factor, b):
 
 
 def hessian_product(objective, zeta, curvature):
-    """A function of v that gives H·v, in passes over the rows with a curvature."""
-    if objective.outputs.d == 1:
+    """A function of v that gives H·v."""
+    if objective.outputs.d == 1 and objective.outputs.separate:
         return _product_of_one_output(objective, curvature[0])
     outputs, points = objective.outputs, objective.points
     shape = outputs.k, objective.features.r
@@ -173,7 +172,7 @@ def hessian_product(objective, zeta, curvature):
 
 
 def _product_of_one_output(objective, h):
-    """`hessian_product`, in a single pass."""
+    """`hessian_product`, in a single pass over the rows with a curvature."""
     features, alpha = objective.features, objective.alpha
     r = features.r
 
@@ -200,7 +199,7 @@ def direction_preconditioner(objective, zeta, curvature, rows, scale):
     for a in range(k):
         h = np.zeros(objective.features.n)
         h[rows] = scale * _curvature_along(objective, zeta, curvature, rows, a)
-        block = weighted_gram(objective, h, rows)
+        block = weighted_gram(objective.features, h, fit_intercept, rows)
         root = np.sqrt(outputs.values[a])
         block[:r] *= root
         block[:, :r] *= root
@@ -240,7 +239,8 @@ def _curvature_along(objective, zeta, curvature, rows, a):
     if objective.points.radial:
         across, along = curvature[:, rows]
         pulled = zeta[a, rows] if vectors is None else vectors[:, a] @ zeta[:, rows]
-        return across + along * pulled**2
+        # not negative but for rounding
+        return np.maximum(across + along * pulled**2, 0.0)
     return (
         curvature[a, rows]
         if vectors is None

@@ -278,7 +278,11 @@ class _Direction:
         self._grams = objective.shared.setdefault(
             "grams",
             [
-                RunningSum(lambda weight: signed_gram(objective, weight))
+                RunningSum(
+                    lambda weight: signed_gram(
+                        objective.features, weight, objective.fit_intercept
+                    )
+                )
                 for _ in objective.points.losses
             ],
         )
