@@ -1,10 +1,11 @@
 """Several outputs: times and errors against scikit-learn and against one output.
 
-    python bench/outputs.py                  # all parts, two minutes
+    python bench/outputs.py                  # all parts, three minutes
     python bench/outputs.py ridge levels
 
-Competitors take turns in one process, and the least of a few times counts.  `ridge`
-needs the data sets rf1 and scm20d (benchmarks/datasets.py says where from).
+Competitors take turns in one process, and the least of a few times counts; what is
+aimed at stands in brackets.  `ridge` needs the data sets rf1 and scm20d (README.md here
+says where from).
 """
 
 import argparse
@@ -187,7 +188,7 @@ PARTS = {part.__name__: part for part in (ridge, levels, hundred, rank, norm)}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; default: all")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()

@@ -15,8 +15,8 @@ def load(name):
     if not path.exists():
         raise FileNotFoundError(
             f"{name}.npz is not in {folder}: set PSKERNELS_DATA to the folder that has "
-            "it, or fetch the data by sklearn.datasets.fetch_openml and save their "
-            "arrays there"
+            "it, or fetch the data by sklearn.datasets.fetch_openml and save arrays of "
+            "the names that bench/README.md lists there"
         )
     with np.load(path) as arrays:
         return dict(arrays)
