@@ -456,13 +456,11 @@ class WeightedLoss:
             flow *= self.sign
         return flow
 
-    def residuals(self, u):
-        """e, in place of the predictions u."""
-        if self.loss.classification:
-            u *= self.y
-            u -= self.loss.margin
-        else:
-            u -= self.y
+    def residuals(self, u, intercept):
+        """e, in place of the predictions u without their intercept (d,)."""
+        classes = self.loss.classification
+        margin = self.loss.margin if classes else 0.0
+        _losses.residuals(u, self.y, intercept, classes, margin, self.n_threads)
         return u
 
     def steps(self, du):

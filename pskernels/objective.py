@@ -175,9 +175,7 @@ class Objective:
     def residuals(self, theta, intercept, out=None):
         """e of every point, in the frame of the loss."""
         u = self.outputs.predictions(self.features, theta, out)
-        if intercept.any():
-            u += intercept[:, None]
-        return self.points.residuals(u)
+        return self.points.residuals(u, intercept)
 
     def steps(self, theta_step, intercept_step, out=None):
         """de, the change of the residuals."""

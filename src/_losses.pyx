@@ -26,6 +26,8 @@ cdef extern from "loss_loops.h" nogil:
         PSK_PROX
         PSK_CONJUGATE
 
+    void psk_residuals(
+        int classes, double margin, double b, intp_t n, const double *y, double *u)
     void psk_evaluate(
         const double *loss, int function, double mu, intp_t n, const double *e,
         double *out)
@@ -91,6 +93,27 @@ def evaluate(
         start = chunk * CHUNK
         psk_evaluate(&loss[0], function, mu, min(<intp_t>CHUNK, n - start), &e[start],
                      &out[start])
+
+
+def residuals(
+    double[:, ::1] u,            # INOUT (d, n)
+    const double[:, ::1] y,      # IN    (d, n)
+    const double[::1] b,         # IN    (d,)
+    bint classes,
+    double margin,
+    int n_threads,
+):
+    """u := u + b - y, or y·(u + b) - margin if y are classes."""
+    cdef:
+        intp_t n = u.shape[1]
+        intp_t n_chunks = (n + CHUNK - 1) // CHUNK
+        intp_t task, start, j
+    for task in prange(u.shape[0] * n_chunks, nogil=True, num_threads=n_threads,
+                       use_threads_if=n_threads > 1, schedule="static"):
+        j = task // n_chunks
+        start = (task % n_chunks) * CHUNK
+        psk_residuals(classes, margin, b[j], min(<intp_t>CHUNK, n - start),
+                      &y[j, start], &u[j, start])
 
 
 cdef intp_t derivatives_of_chunk(

@@ -4,6 +4,19 @@
 
 #include "losses.h"
 
+/* The residuals e in place of predictions u without their intercept: u + b - y, or
+ * y (u + b) - margin if y is a class. */
+CLONES static void psk_residuals(
+    int classes, double margin, double b, intptr_t n, const double *y, double *u)
+{
+    if (classes)
+        for (intptr_t i = 0; i < n; i++)
+            u[i] = y[i] * (u[i] + b) - margin;
+    else
+        for (intptr_t i = 0; i < n; i++)
+            u[i] = (u[i] + b) - y[i];
+}
+
 enum psk_function { PSK_VALUE, PSK_DERIVATIVE, PSK_SECOND, PSK_PROX, PSK_CONJUGATE };
 
 CLONES static void psk_evaluate(

@@ -194,10 +194,11 @@ def test_sums_do_not_depend_on_threads(name, d, n, rng):
     weight = rng.uniform(size=n)
     zeta_k = rng.uniform(-0.1, 0, size=(d, n)) if name != "logistic" else None
     mu = 0.2 if name != "logistic" else 0.0
+    shift = 0.5 * np.arange(d)
     results = []
     for n_threads in (1, 2, 5):
         points = WeightedLoss(loss, y, weight, n_threads)
-        e = points.residuals(u.copy())
+        e = points.residuals(u - shift[:, None], shift)
         zeta, curvature = np.empty((d, n)), points.make_curvature()
         n_active = points.smooth_derivatives(e, zeta_k, mu, zeta, curvature)
         slopes = [points.slope(e, u, zeta_k, mu, t) for t in (0.3, 0.3 + 1e-6)]
