@@ -8,8 +8,6 @@ aimed at stands in brackets.  `ridge` needs the data sets rf1 and scm20d (README
 says where from).
 """
 
-import argparse
-
 import numpy as np
 from benchmarks import common, datasets
 from benchmarks.common import best_threads, least
@@ -187,15 +185,5 @@ def norm(rounds):
 PARTS = {part.__name__: part for part in (ridge, levels, hundred, rank, norm)}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; default: all")
-    parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
-    for name in arguments.parts or PARTS:
-        print(f"\n{name}: {PARTS[name].__doc__.splitlines()[0]}")
-        PARTS[name](arguments.rounds)
-
-
 if __name__ == "__main__":
-    main()
+    common.run_parts(PARTS, __doc__)

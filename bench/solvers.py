@@ -8,7 +8,6 @@ scikit-learn's estimators run with one and with all BLAS threads, and the better
 the two counts.  QuantileRegressor takes most of a minute and runs once.
 """
 
-import argparse
 import resource
 import time
 import warnings
@@ -353,15 +352,5 @@ PARTS = {
 }
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", help=f"some of {', '.join(PARTS)}")
-    parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
-    for name in arguments.parts or PARTS:
-        print(f"\n== {name}: {PARTS[name].__doc__.splitlines()[0]}")
-        PARTS[name](arguments.rounds)
-
-
 if __name__ == "__main__":
-    main()
+    common.run_parts(PARTS, __doc__)

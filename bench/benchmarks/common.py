@@ -3,6 +3,7 @@
 Shapes must not be changed, only added: results are compared over time.
 """
 
+import argparse
 import time
 
 import numpy as np
@@ -106,3 +107,14 @@ def best_threads(rounds, function, *arguments, **options):
         with threadpool_limits(n_threads, user_api="blas"):
             runs.append(least(rounds, function, *arguments, **options))
     return min(runs, key=lambda run: run[0])
+
+
+def run_parts(parts, description):
+    """Run the parts of a benchmark that the command line names, or all of them."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument("parts", nargs="*", help=f"some of {', '.join(parts)}")
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    for name in arguments.parts or parts:
+        print(f"\n== {name}: {parts[name].__doc__.splitlines()[0]}")
+        parts[name](arguments.rounds)
