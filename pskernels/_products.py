@@ -128,15 +128,13 @@ class Features:
                     lambda k, first=first, last=last: call(k, first, last), last - first
                 )
 
-    def gram(self, weight, rows=None, size=None):
+    def gram(self, weight, size=None):
         """Z.T @ (weight[:, None] * Z), the upper triangle; the rest is 0.
 
-        Costs (rows of positive weight)·r²/2 multiplications.  `rows` are those to
-        be summed, all of positive weight by default.  A `size` above r leaves room
-        for a border, of zeros.
+        Costs (rows of positive weight)·r²/2 multiplications.  A `size` above r leaves
+        room for a border, of zeros.
         """
-        if rows is None:
-            rows = np.flatnonzero(weight)
+        rows = np.flatnonzero(weight)
         n_groups = min(GRAM_TASKS // self._gram_tasks, len(rows) // MIN_GROUP_ROWS)
         size = self.r if size is None else size
         sums = np.zeros((max(1, n_groups), size, size))

@@ -6,27 +6,24 @@ With H_i the d × d Hessian of point i and B the mixture of the outputs, the Hes
 
 One output, or a loss that is a sum over outputs: H_i is diagonal, and d Gram matrices
 Zᵀ·diag(h_j)·Z make up the whole.  A loss of the norm: k·(k + 1)/2 of them.  Directly,
-by a Cholesky factorisation; or by conjugate gradients, preconditioned with blocks for
-each direction of the outputs, from a subsample of the rows.
+by a Cholesky factorisation; or by conjugate gradients, preconditioned as if every H_i
+were a multiple of the identity.
 """
 
 import numpy as np
 from scipy.linalg import lapack
 
-# Conjugate gradients: the residual falls to this share of the right-hand side.
-CG_TOLERANCE = 0.05
 MAX_CG = 200
 
 
-def weighted_gram(features, h, bordered, rows=None):
-    """Upper triangle of [Z 1]ᵀ·diag(h)·[Z 1], or without the border; of some rows."""
+def weighted_gram(features, h, bordered):
+    """Upper triangle of [Z 1]ᵀ·diag(h)·[Z 1], or without the border.
+
+    Points whose h is 0 cost nothing.
+    """
     if not bordered:
-        return features.gram(h, rows)
-    gram = features.gram(h, rows, size=features.r + 1)
-    if rows is not None:
-        chosen = np.zeros_like(h)
-        chosen[rows] = h[rows]
-        h = chosen
+        return features.gram(h)
+    gram = features.gram(h, size=features.r + 1)
     gram[:, -1] = features.bordered_t_dot(h)
     return gram
 
@@ -186,45 +183,46 @@ def _product_of_one_output(objective, h):
     return product
 
 
-def direction_preconditioner(objective, zeta, curvature, rows, scale):
-    """A function of v that gives P⁻¹·v, for a P of blocks.
+def mean_curvature(objective, zeta, curvature):
+    """The trace of H_i divided by d, for every point."""
+    if not objective.points.radial:
+        return curvature.mean(axis=0)
+    across, along = curvature
+    mean = across + along * (np.einsum("jn,jn->n", zeta, zeta) / len(zeta))
+    return np.maximum(mean, 0.0)  # it is not negative, but for rounding
 
-    P would be the Hessian if all H_i were multiples of the identity: then directions
-    of the outputs, the eigenvectors of M, have nothing to do with each other.  Block a
-    has the curvatures v_aᵀ H_i v_a, of some rows, times a scale.
+
+def direction_preconditioner(objective, h):
+    """A function of v that gives P⁻¹·v, where P has curvatures h_i·I.
+
+    Directions of the outputs, the eigenvectors of M, then have nothing to do with
+    each other: P is a block for each, and those of equal eigenvalues are equal.
     """
     outputs, fit_intercept = objective.outputs, objective.fit_intercept
-    r, k, d = objective.features.r, outputs.k, outputs.d
-    blocks = []
-    for a in range(k):
-        h = np.zeros(objective.features.n)
-        h[rows] = scale * _curvature_along(objective, zeta, curvature, rows, a)
-        block = weighted_gram(objective.features, h, fit_intercept, rows)
-        root = np.sqrt(outputs.values[a])
-        block[:r] *= root
-        block[:, :r] *= root
-        blocks.append(factorise(add_penalty(block, r, objective.alpha)))
-    rest = np.array(
-        [
-            scale * _curvature_along(objective, zeta, curvature, rows, a).sum()
-            for a in range(k, d if fit_intercept else k)
-        ]
-    )
-    rest[~(rest > 0)] = 1.0
+    r, k = objective.features.r, outputs.k
+    gram = weighted_gram(objective.features, h, fit_intercept)
+    factors = {}
+    for value in outputs.values:
+        if value not in factors:
+            block = gram.copy()
+            block[:r] *= np.sqrt(value)
+            block[:, :r] *= np.sqrt(value)
+            factors[value] = factorise(add_penalty(block, r, objective.alpha))
+    blocks = [factors[value] for value in outputs.values]
+    rest = h.sum() or 1.0  # of the intercept in directions that M has not
 
     def precondition(v):
         theta, b = v[: k * r].reshape(k, r), v[k * r :]
         if fit_intercept and outputs.vectors is not None:
             b = outputs.vectors.T @ b
         out = np.empty_like(v)
-        rotated = np.empty_like(b)
+        rotated = b / rest
         for a, factor in enumerate(blocks):
             one = np.append(theta[a], b[a]) if fit_intercept else theta[a]
             solution = solve_factorised(factor, one)
             out[a * r : (a + 1) * r] = solution[:r]
             rotated[a : a + 1] = solution[r:]
         if fit_intercept:
-            rotated[k:] = b[k:] / rest
             if outputs.vectors is not None:
                 rotated = outputs.vectors @ rotated
             out[k * r :] = rotated
@@ -233,29 +231,14 @@ def direction_preconditioner(objective, zeta, curvature, rows, scale):
     return precondition
 
 
-def _curvature_along(objective, zeta, curvature, rows, a):
-    """v_aᵀ H_i v_a of the listed points."""
-    vectors = objective.outputs.vectors
-    if objective.points.radial:
-        across, along = curvature[:, rows]
-        pulled = zeta[a, rows] if vectors is None else vectors[:, a] @ zeta[:, rows]
-        # not negative but for rounding
-        return np.maximum(across + along * pulled**2, 0.0)
-    return (
-        curvature[a, rows]
-        if vectors is None
-        else (vectors[:, a] ** 2 @ curvature[:, rows])
-    )
-
-
-def conjugate_gradients(product, precondition, b):
-    """(x, iterations): A·x = b, up to CG_TOLERANCE in the norm of M⁻¹."""
+def conjugate_gradients(product, precondition, b, tolerance):
+    """(x, iterations): A·x = b, up to a share of the right-hand side, in P⁻¹."""
     x = np.zeros_like(b)
     residual = b.copy()
     z = precondition(residual)
     direction = z.copy()
     rho = residual @ z
-    goal = CG_TOLERANCE**2 * rho
+    goal = tolerance**2 * rho
     n_iter = 0
     while n_iter < MAX_CG:
         n_iter += 1

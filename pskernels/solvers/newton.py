@@ -26,6 +26,7 @@ from pskernels.solvers.hessian import (
     direction_preconditioner,
     factorise,
     hessian_product,
+    mean_curvature,
     norm_hessian,
     signed_gram,
     solve_factorised,
@@ -55,6 +56,11 @@ LEADING = 0.01
 # Rounding errors of residuals may reach this share of the gap to be certified.
 DRIFT = 1e-3
 
+# Conjugate gradients: the residual falls to this share of the gradient.  Steps of
+# several outputs take so many iterations that fewer of them pay.
+CG_TOLERANCE = 0.05
+CG_TOLERANCE_OF_OUTPUTS = 0.3
+
 # Rows of the subsample for each feature, and a first guess of the iterations: low,
 # so that CG is tried, and what it took is known from then on.
 SUBSAMPLE = 2
@@ -64,6 +70,7 @@ CG_GUESS = 9
 # A Cholesky factorisation, by one thread, is worth so many of them, times r³.  And
 # steps that are not exact are more.
 PASS_COST = 6.0
+PASS_COST_OF_OUTPUTS = 1.5  # they share what is read
 CHOLESKY_COST = 0.6
 EXTRA_STEPS = 2.0
 
@@ -76,8 +83,8 @@ class Newton:
     ----------
     hessian : {"auto", "direct", "cg"}
         How a step is computed: from the Hessian of all active points, or by
-        conjugate gradients that are preconditioned with the Hessian of a
-        subsample of them.  "auto" takes what a cost model finds cheaper.
+        preconditioned conjugate gradients.  "auto" takes what a cost model finds
+        cheaper.
     """
 
     hessian: str = "auto"
@@ -341,25 +348,37 @@ class _Direction:
             direct = sum(gram.n_to_add(h) for gram, h in pairs) * r / 2
         # beyond one factorisation of r³, which both need
         direct += CHOLESKY_COST * (k**3 - 1) * r * r
-        cg = (SUBSAMPLE / 2 + CHOLESKY_COST) * k * r * r
-        # several outputs share what a pass reads, and all rows are in one product
-        n_rows = n_active if k == 1 else objective.features.n
-        cg += self.n_cg * 2 * n_rows * k * max(PASS_COST / k, 1.5)
+        if objective.outputs.d == 1:
+            cg = (SUBSAMPLE / 2 + CHOLESKY_COST) * r * r
+            cg += self.n_cg * 2 * n_active * PASS_COST
+        else:
+            n = objective.features.n
+            cg = n * r / 2 + CHOLESKY_COST * k * r * r
+            cg += self.n_cg * 2 * n * k * PASS_COST_OF_OUTPUTS
         return EXTRA_STEPS * cg < direct
 
     def _conjugate_gradients(self, objective, state, gradient):
-        """H⁻¹·gradient, preconditioned with the Hessian of a subsample."""
-        active = np.flatnonzero(state.curvature.any(axis=0))
-        if self._rank is None:
-            self._rank = np.random.default_rng(0).random(objective.features.n)
-        share = min(1.0, SUBSAMPLE * objective.features.r / len(active))
-        rows = active[self._rank[active] <= share]
-        scale = len(active) / max(len(rows), 1)
+        """H⁻¹·gradient; for one output, the preconditioner is from a subsample."""
+        h = mean_curvature(objective, state.zeta, state.curvature)
+        tolerance = CG_TOLERANCE_OF_OUTPUTS
+        if objective.outputs.d == 1:
+            h = self._subsample(h)
+            tolerance = CG_TOLERANCE
         solution, self.n_cg = conjugate_gradients(
             hessian_product(objective, state.zeta, state.curvature),
-            direction_preconditioner(
-                objective, state.zeta, state.curvature, rows, scale
-            ),
+            direction_preconditioner(objective, h),
             gradient,
+            tolerance,
         )
         return solution
+
+    def _subsample(self, h):
+        """h of some points, for all of them: 0 elsewhere."""
+        if self._rank is None:
+            self._rank = np.random.default_rng(0).random(len(h))
+        active = np.flatnonzero(h)
+        share = min(1.0, SUBSAMPLE * self.objective.features.r / len(active))
+        rows = active[self._rank[active] <= share]
+        some = np.zeros_like(h)
+        some[rows] = h[rows] * (len(active) / max(len(rows), 1))
+        return some
