@@ -450,11 +450,27 @@ class WeightedLoss:
         return np.full_like(self.y, self.loss.margin)
 
     def flow(self, zeta, out=None):
-        """weight·∂ℓ/∂u: what the points pull at their predictions with."""
-        flow = np.multiply(self.weight, zeta, out=out)
-        if self.loss.classification:
-            flow *= self.sign
-        return flow
+        """weight·∂ℓ/∂u, what the points pull at their predictions with, and its sums.
+
+        Returns
+        -------
+        flow : ndarray of shape (d, n)
+        total, size : ndarrays of shape (d,)
+            Σ flow and Σ |flow| of each output.
+        """
+        flow = np.empty_like(zeta) if out is None else out
+        sums = np.empty((len(zeta), self._counts.shape[1], 2))
+        _losses.flow(
+            zeta,
+            self.weight,
+            self.y,
+            flow,
+            sums,
+            self.loss.classification,
+            self.n_threads,
+        )
+        total, size = sums.sum(axis=1).T
+        return flow, total, size
 
     def residuals(self, u, intercept):
         """e, in place of the predictions u without their intercept (d,)."""

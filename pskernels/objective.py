@@ -259,9 +259,9 @@ class Objective:
         With an intercept, ζ is made feasible in place.  `sum_flow` computes what
         `pull` does, from what it knows of the flow before.
         """
-        flow = self.points.flow(zeta)
+        flow, total, size = self.points.flow(zeta)
         if self.fit_intercept:
-            for j in unbalanced(flow):
+            for j in unbalanced(total, size):
                 _shrink_to_balance(zeta[j], flow[j])
         pulled = (sum_flow or self.pull)(flow)
         return self.make_certificate(theta, pulled, *self.points.fenchel_young(e, zeta))
@@ -300,18 +300,9 @@ def squared_norm(array):
     return flat @ flat
 
 
-def unbalanced(flow):
+def unbalanced(total, size):
     """The outputs whose flow has a sum, beyond rounding."""
-    total = np.abs(flow.sum(axis=1))
-    # most of them need no more than a part of Σ |flow|
-    doubtful = total > BALANCED * np.abs(flow[:, :512]).sum(axis=1)
-    if not doubtful.any():
-        return []
-    return [
-        j
-        for j in np.flatnonzero(doubtful)
-        if total[j] > BALANCED * np.abs(flow[j]).sum()
-    ]
+    return np.flatnonzero(np.abs(total) > BALANCED * size)
 
 
 def _shrink_to_balance(zeta, flow):

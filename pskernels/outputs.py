@@ -267,6 +267,10 @@ class Outputs:
         """M; None for the identity."""
         return None if self.mix is None else self.mix @ self.mix.T
 
+    def mixed(self, values):
+        """V Λ^(1/2) · values, from (k, …) to (d, …)."""
+        return values if self.mix is None else self.mix @ values
+
     def predictions(self, features, theta, out=None):
         """V Λ^(1/2) Θ Zᵀ, of shape (d, n)."""
         if self.mix is None:
@@ -289,9 +293,7 @@ class Outputs:
 
     def coef(self, theta):
         """What multiplies Z: an array of shape (r, d)."""
-        return np.ascontiguousarray(
-            theta.T if self.mix is None else (self.mix @ theta).T
-        )
+        return np.ascontiguousarray(self.mixed(theta).T)
 
     def theta(self, coef):
         """Θ of coefficients (r, d); the nearest, if M has no such functions."""

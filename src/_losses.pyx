@@ -28,6 +28,9 @@ cdef extern from "loss_loops.h" nogil:
 
     void psk_residuals(
         int classes, double margin, double b, intp_t n, const double *y, double *u)
+    void psk_flow(
+        int classes, intp_t n, const double *zeta, const double *weight,
+        const double *y, double *flow, double *sums)
     void psk_evaluate(
         const double *loss, int function, double mu, intp_t n, const double *e,
         double *out)
@@ -114,6 +117,29 @@ def residuals(
         start = (task % n_chunks) * CHUNK
         psk_residuals(classes, margin, b[j], min(<intp_t>CHUNK, n - start),
                       &y[j, start], &u[j, start])
+
+
+def flow(
+    const double[:, ::1] zeta,   # IN  (d, n)
+    const double[::1] weight,    # IN  (n,)
+    const double[:, ::1] y,      # IN  (d, n)
+    double[:, ::1] out,          # OUT (d, n)
+    double[:, :, ::1] sums,      # OUT (d, n_chunks, 2)
+    bint classes,
+    int n_threads,
+):
+    """out := weight · zeta, times y if they are classes; Σ out and Σ |out|."""
+    cdef:
+        intp_t n = zeta.shape[1]
+        intp_t n_chunks = sums.shape[1]
+        intp_t task, start, j
+    for task in prange(zeta.shape[0] * n_chunks, nogil=True, num_threads=n_threads,
+                       use_threads_if=n_threads > 1, schedule="static"):
+        j = task // n_chunks
+        start = (task % n_chunks) * CHUNK
+        psk_flow(classes, min(<intp_t>CHUNK, n - start), &zeta[j, start],
+                 &weight[start], &y[j, start], &out[j, start],
+                 &sums[j, task % n_chunks, 0])
 
 
 cdef intp_t derivatives_of_chunk(

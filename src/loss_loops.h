@@ -17,6 +17,33 @@ CLONES static void psk_residuals(
             u[i] = (u[i] + b) - y[i];
 }
 
+INLINE void flow_sums(
+    const int classes, intptr_t n, const double *zeta, const double *weight,
+    const double *y, double *flow, double *sums)
+{
+    double total = 0, size = 0;
+    SIMD_SUM(total, size)
+    for (intptr_t i = 0; i < n; i++) {
+        double pull = weight[i] * zeta[i];
+        flow[i] = classes ? y[i] * pull : pull;
+        total += flow[i];
+        size += fabs(pull);
+    }
+    sums[0] = total;
+    sums[1] = size;
+}
+
+/* flow = weight * dl/du, from zeta = dl/de; its sum, and that of its size. */
+CLONES static void psk_flow(
+    int classes, intptr_t n, const double *zeta, const double *weight,
+    const double *y, double *flow, double *sums)
+{
+    if (classes)
+        flow_sums(1, n, zeta, weight, y, flow, sums);
+    else
+        flow_sums(0, n, zeta, weight, y, flow, sums);
+}
+
 enum psk_function { PSK_VALUE, PSK_DERIVATIVE, PSK_SECOND, PSK_PROX, PSK_CONJUGATE };
 
 CLONES static void psk_evaluate(

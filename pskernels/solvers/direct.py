@@ -30,17 +30,11 @@ class Direct:
             raise ValueError(f"solver 'direct' needs the squared loss, got {loss}")
 
     def run(self, objective, start, max_iter, progress):
-        weight = objective.points.weight
         newton_step = _make_newton_step(objective)
-        theta, intercept = start.theta.copy(), start.intercept.copy()
+        theta = start.theta.copy()
         e, flow = (np.empty_like(objective.points.y) for _ in range(2))
         while True:
-            objective.residuals(theta, intercept, out=e)
-            if objective.fit_intercept:
-                change = -(e @ weight)
-                intercept += change
-                e += change[:, None]
-            certificate, zeta = _certify(objective, theta, e, flow)
+            intercept, zeta, certificate = _evaluate(objective, theta, e, flow)
             done = progress.add(
                 theta, intercept, zeta, certificate, n_active=e.size, exact_e=e
             )
@@ -50,14 +44,25 @@ class Direct:
             progress.n_iter += 1
 
 
-def _certify(objective, theta, e, flow):
-    """(certificate, ζ) of ζ = e, the derivative of the squared loss: no excess."""
-    objective.points.flow(e, out=flow)
-    if objective.fit_intercept and unbalanced(flow):
+def _evaluate(objective, theta, e, flow):
+    """(b, ζ, certificate) of Θ with its best b; fills the residuals and their flow.
+
+    ζ = e, the derivative of the squared loss, which leaves no excess.
+    """
+    intercept = np.zeros(objective.outputs.d)
+    if objective.fit_intercept:  # the mean of the targets is 0
+        mean = (objective.shared["mean"] @ theta.T)[:, None]
+        intercept -= objective.outputs.mixed(mean)[:, 0]
+    objective.residuals(theta, intercept, out=e)
+    _, total, size = objective.points.flow(e, out=flow)
+    if objective.fit_intercept and len(unbalanced(total, size)):
+        intercept -= total
+        e -= total[:, None]
         zeta = e.copy()
-        return objective.certify(theta, e, zeta), zeta
+        return intercept, zeta, objective.certify(theta, e, zeta)
     value = flow.reshape(-1) @ e.reshape(-1) / 2
-    return objective.make_certificate(theta, objective.pull(flow), value, 0.0), e
+    pulled = objective.pull(flow)
+    return intercept, e, objective.make_certificate(theta, pulled, value, 0.0)
 
 
 def _make_newton_step(objective):
@@ -87,5 +92,5 @@ def _covariance(objective):
     )
     if not objective.fit_intercept:
         return gram
-    mean = gram[:-1, -1]
+    mean = objective.shared["mean"] = gram[:-1, -1].copy()
     return gram[:-1, :-1] - np.outer(mean, mean)

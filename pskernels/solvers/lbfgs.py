@@ -54,10 +54,10 @@ class LBFGS:
             e = objective.residuals(theta, intercept)
             points.smooth_derivatives(e, None, 0.0, zeta, curvature)
             value = points.fenchel_young(e, zeta)[0] + alpha / 2 * squared_norm(theta)
-            flow = points.flow(zeta)
+            flow, total, _ = points.flow(zeta)
             gradient = (objective.pull(flow) + alpha * theta).reshape(-1)
             if objective.fit_intercept:
-                gradient = np.append(gradient, flow.sum(axis=1))
+                gradient = np.append(gradient, total)
             return value, gradient
 
         def certify(x):

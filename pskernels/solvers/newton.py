@@ -199,9 +199,8 @@ class _State:
         if lost.any():
             self._move_intercept(np.where(lost, -self.balanced_by, 0.0))
             self._differentiate()
-            flow = self.points.flow(self.zeta)
+            flow, total, _ = self.points.flow(self.zeta)
             gradient = self.objective.pull(flow) + self.objective.alpha * self.theta
-            total = flow.sum(axis=1)
         return np.append(gradient.reshape(-1), total)
 
     def use_directions(self, certificate, tol):
