@@ -49,7 +49,7 @@ INLINE void output_pulls(
     if (m->radial) {
         const psk_loss l = unpack(m->losses);
         const double norm = sqrt(square);
-        const double rho = norm > 0 ? loss_derivative(&l, norm, 0) / norm : 0;
+        const double rho = over_norm(loss_derivative(&l, norm, 0), norm);
         for (intptr_t j = 0; j < m->d; j++)
             pulls[j] *= rho;
         return;

@@ -150,13 +150,6 @@ CLONES static void psk_slope(
         slope_sums(0, unpack(loss), mu, t, n, e, step, shift, weight, sums);
 }
 
-/* l(e) of a loss that is not the logistic one */
-INLINE double piecewise_value(const psk_loss *l, double steep, double e)
-{
-    double z = ramp(l, steep, e);
-    return z * e - piecewise_conjugate(l, l->radius, z);
-}
-
 /* sum weight * l(e), and what it exceeds its bound by: the Fenchel-Young sum
  * of weight * (l(e) + l*(zeta) - e zeta), each term of which is not negative. */
 CLONES static void psk_fenchel_young(
@@ -173,10 +166,9 @@ CLONES static void psk_fenchel_young(
             excess += weight[i] * (above < 0 ? 0 : above);
         }
     } else {
-        const double steep = steepness(l.radius);
         SIMD_SUM(value, excess)
         for (intptr_t i = 0; i < n; i++) {
-            double at = piecewise_value(&l, steep, e[i]);
+            double at = piecewise_value(&l, l.radius, e[i]);
             double above =
                 at + piecewise_conjugate(&l, l.radius, zeta[i]) - e[i] * zeta[i];
             value += weight[i] * at;

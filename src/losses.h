@@ -91,6 +91,19 @@ INLINE double piecewise_conjugate(const psk_loss *l, double radius, double z)
     return l->epsilon * fabs(z) + radius / 2 * z * z;
 }
 
+/* l(e) = z e - l*(z), by Fenchel's equality */
+INLINE double piecewise_value(const psk_loss *l, double radius, double e)
+{
+    double z = ramp(l, steepness(radius), e);
+    return z * e - piecewise_conjugate(l, radius, z);
+}
+
+/* g'(t) / t, the factor of e in the derivative of g(|e|), given z = g'(t) */
+INLINE double over_norm(double z, double t)
+{
+    return t > 0 ? z / t : 0;
+}
+
 /* ---- logistic: l(e) = log(1 + exp(-e)), l*(z) = q log q + (1 - q) log(1 - q)
  * with q = -z in [0, 1] ---- */
 
@@ -150,8 +163,7 @@ INLINE double loss_value(const psk_loss *l, double e, double mu)
         double v = mu > 0 ? logistic_prox(e, mu) : e;
         return logistic_value(v) + (mu > 0 ? (e - v) * (e - v) / (2 * mu) : 0);
     }
-    double radius = l->radius + mu, z = ramp(l, steepness(radius), e);
-    return z * e - piecewise_conjugate(l, radius, z);
+    return piecewise_value(l, l->radius + mu, e);
 }
 
 INLINE double loss_derivative(const psk_loss *l, double e, double mu)

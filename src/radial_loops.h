@@ -51,12 +51,6 @@ INLINE void squared_norms(
         }
 }
 
-/* rho, given z = g'(t) */
-INLINE double over_norm(double z, double t)
-{
-    return t > 0 ? z / t : 0;
-}
-
 /* zeta = l'(e + mu shift) of the envelope; weight * across, weight * along.
  * Returns how many points have a curvature. */
 CLONES static intptr_t psk_radial_derivatives(
@@ -145,7 +139,6 @@ CLONES static void psk_radial_fenchel_young(
     const double *zeta, const double *weight, double *sums)
 {
     const psk_loss l = unpack(loss);
-    const double steep = steepness(l.radius);
     double e_e[BLOCK], e_zeta[BLOCK], zeta_zeta[BLOCK];
     double value = 0, excess = 0;
     FOR_BLOCKS(n) {
@@ -154,8 +147,8 @@ CLONES static void psk_radial_fenchel_young(
         inner(d, stride, size, zeta + start, zeta + start, zeta_zeta);
         SIMD_SUM(value, excess)
         for (intptr_t i = 0; i < size; i++) {
-            double t = sqrt(e_e[i]), z = ramp(&l, steep, t), w = weight[start + i];
-            double at = z * t - piecewise_conjugate(&l, l.radius, z);
+            double w = weight[start + i];
+            double at = piecewise_value(&l, l.radius, sqrt(e_e[i]));
             double above = at - e_zeta[i]
                 + piecewise_conjugate(&l, l.radius, sqrt(zeta_zeta[i]));
             value += w * at;
