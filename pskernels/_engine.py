@@ -50,6 +50,11 @@ SKST_COLUMNS = 4096
 
 CENTER_SUBSAMPLE = 32
 
+# Cost of a scalar product of two sparse rows and of a kernel value by NumPy, and of
+# each entry that they have in common, counted in features of the compiled engine.
+SPARSE_PAIR_COST = 600
+SPARSE_ENTRY_COST = 150
+
 # |a|² + |b|² - 2ab carries an error of about the unit roundoff times the norms,
 # which the exponential turns into a relative one.  Tiles with norms above this
 # (in units of the exponent of 2) sum the squared differences instead.
@@ -83,14 +88,17 @@ class Rows:
 
     def __init__(self, X, indices=None):
         self.X = X
-        self._indices = None if indices is None or len(indices) == len(X) else indices
-        self.n = len(X) if indices is None else len(indices)
-        self.d = X.shape[1]
+        n, self.d = X.shape
+        self._indices = None if indices is None or len(indices) == n else indices
+        self.n = n if indices is None else len(indices)
+        self.sparse = sp.issparse(X)
 
     def is_contiguous(self, dtype):
         """Whether `get` makes no copy."""
         X = self.X
-        return self._indices is None and X.flags.c_contiguous and X.dtype == dtype
+        if self.sparse or self._indices is not None:
+            return False
+        return X.flags.c_contiguous and X.dtype == dtype
 
     def numbers(self, start, end):
         """Where the rows are in X: a slice or an array of indices."""
@@ -99,7 +107,11 @@ class Rows:
         return self._indices[start:end]
 
     def get(self, start, end, dtype):
-        return np.ascontiguousarray(self.X[self.numbers(start, end)], dtype)
+        """A block of rows; sparse ones become dense here, and only here."""
+        rows = self.X[self.numbers(start, end)]
+        if self.sparse:
+            rows = rows.toarray()
+        return np.ascontiguousarray(rows, dtype)
 
 
 def column_moments(X, with_variance, n_threads, memory_limit):
@@ -110,6 +122,8 @@ def column_moments(X, with_variance, n_threads, memory_limit):
     """
     n, d = X.shape
     rows = Rows(X)
+    if rows.sparse:
+        return _sparse_moments(X, with_variance)
     dtype = common_dtype(X)
     chunk_bytes = 8 * d * _gram.CHUNK_ROWS
     block_bytes = MOMENT_BYTES
@@ -135,14 +149,29 @@ def column_moments(X, with_variance, n_threads, memory_limit):
         return mean, (m2s.sum() + between) / (n * d)
 
 
+def _sparse_moments(X, with_variance):
+    n, d = X.shape
+    data = X.data.astype(np.float64, copy=False)
+    with np.errstate(invalid="ignore", over="ignore"):
+        mean = np.bincount(X.indices, weights=data, minlength=d) / n
+        if not with_variance:
+            return mean, None
+        overall = mean.mean()
+        squares = ((data - overall) ** 2).sum() + (n * d - len(data)) * overall**2
+        return mean, squares / (n * d)
+
+
 def find_center(X):
     """A point amid X, subtracted before distances are taken by scalar products.
 
     Medians of a few points: unlike the mean, one far outlier cannot move them
     away from all others, which would cost these their digits in float32.
     """
-    step = -(-len(X) // CENTER_SUBSAMPLE)
-    return np.median(X[::step].astype(np.float64), axis=0)
+    step = -(-X.shape[0] // CENTER_SUBSAMPLE)
+    rows = X[::step]
+    if sp.issparse(rows):
+        rows = rows.toarray()
+    return np.median(rows.astype(np.float64), axis=0)
 
 
 # --------------------------------------------------------------------------
@@ -479,6 +508,33 @@ def _precomputed_tile(landmarks, points):
     return tile
 
 
+def _sparse_tile(kernel, landmarks, points):
+    """K of blocks of sparse points, from their scalar products."""
+
+    def tile(row_start, row_end, col_start, col_end):
+        Z = landmarks.X[landmarks.numbers(row_start, row_end)].astype(np.float64)
+        X = points.X[points.numbers(col_start, col_end)].astype(np.float64)
+        return kernel.of_products(
+            (Z @ X.T).toarray(), squared_norms(Z)[:, None], squared_norms(X)
+        )
+
+    return tile
+
+
+def squared_norms(X):
+    """‖x‖² of each row of a sparse array."""
+    return X.multiply(X).sum(axis=1)
+
+
+def _by_sparse_products(kernel, landmarks, points):
+    """Whether scalar products of sparse rows are cheaper than blocks made dense."""
+    if not (landmarks.sparse and points.sparse and hasattr(kernel, "of_products")):
+        return False
+    X = points.X
+    n_common = (X.nnz / X.shape[0]) ** 2 / points.d
+    return points.d > SPARSE_PAIR_COST + SPARSE_ENTRY_COST * n_common
+
+
 def make_tiles(*, kernel, landmarks, points, center, dtype, n_threads, **options):
     """The tiles of a kernel; for a precomputed one, `landmarks` are rows of K."""
     if isinstance(kernel, CallableKernel):
@@ -486,6 +542,9 @@ def make_tiles(*, kernel, landmarks, points, center, dtype, n_threads, **options
         point_size = points.d
     elif isinstance(kernel, Precomputed):
         tile = _precomputed_tile(landmarks, points)
+        point_size = 0
+    elif _by_sparse_products(kernel, landmarks, points):
+        tile = _sparse_tile(kernel, landmarks, points)
         point_size = 0
     else:
         return NativeTiles(

@@ -3,6 +3,7 @@
 import numbers
 
 import numpy as np
+import scipy.sparse as sp
 
 
 def check_int(value, name, *, minimum):
@@ -83,13 +84,17 @@ def check_real_array(array, name):
     return array
 
 
-def check_points(X, name):
+def check_points(X, name, accept_sparse=False):
     """A non-empty 2-d array of real numbers, one point in each row.
 
-    That they are finite is checked later, in the pass that computes the means of
-    the columns.
+    A sparse one becomes a `csr_array`, if it is accepted.  That values are finite is
+    checked later, in the pass that computes the means of the columns.
     """
-    X = check_real_array(X, name)
+    if accept_sparse and sp.issparse(X):
+        X = sp.csr_array(X)
+        check_real_array(X.data, name)
+    else:
+        X = check_real_array(X, name)
     if X.ndim != 2:
         hint = ""
         if X.ndim == 1:
@@ -114,14 +119,24 @@ def raise_not_finite(X, name):
         raise ValueError(
             f"{name} contains {X[first]} at index {first}; every value must be finite"
         )
-    for i, row in enumerate(X):
-        bad = np.flatnonzero(~np.isfinite(row))
-        if len(bad):
-            raise ValueError(
-                f"{name} contains {row[bad[0]]} in row {i}, column {bad[0]}; "
-                "every value must be finite"
-            )
+    for i, j, value in _not_finite_entries(X):
+        raise ValueError(
+            f"{name} contains {value} in row {i}, column {j}; every value must be "
+            "finite"
+        )
     raise ValueError(f"{name} has values too large to be summed in float64")
+
+
+def _not_finite_entries(X):
+    """(row, column, value) of each NaN or infinity."""
+    if sp.issparse(X):
+        X = X.tocoo()
+        bad = ~np.isfinite(X.data)
+        yield from zip(X.row[bad], X.col[bad], X.data[bad], strict=True)
+        return
+    for i, row in enumerate(X):
+        for j in np.flatnonzero(~np.isfinite(row)):
+            yield i, j, row[j]
 
 
 def common_dtype(*arrays):
@@ -146,7 +161,7 @@ def check_out(out, shape, dtype, **inputs):
     if not out.flags.writeable:
         raise ValueError("out must be writeable, got a read-only array")
     for name, array in inputs.items():
-        if np.shares_memory(out, array):
+        if np.shares_memory(out, array.data if sp.issparse(array) else array):
             raise ValueError(f"out must not share memory with {name}")
     return out
 

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse as sp
 
 from pskernels import _engine
 from pskernels._products import matmul
@@ -85,19 +86,21 @@ class _KernelMap:
 
         Parameters
         ----------
-        X : array of shape (n, d)
+        X : array or sparse array of shape (n, d)
+            A sparse one is made dense in blocks, or, if it is sparse enough, not at
+            all.
 
         Returns
         -------
         The map itself.
         """
-        self._fit(check_points(X, "X"))
+        self._fit(self._check_points(X))
         return self
 
     def fit_transform(self, X):
         """``fit(X).transform(X)``, with one check of X."""
-        X = self._fit(check_points(X, "X"))
-        return self._fill(np.empty((len(X), self.rank_), self._dtype), X)
+        X = self._fit(self._check_points(X))
+        return self._fill(np.empty((X.shape[0], self.rank_), self._dtype), X)
 
     def transform(self, X, out=None):
         """The features of points, computed in blocks.
@@ -115,7 +118,7 @@ class _KernelMap:
             if it is not `out`.
         """
         X = self._check_shape(X)
-        out = check_out(out, (len(X), self.rank_), self._result_dtype(X), X=X)
+        out = check_out(out, (X.shape[0], self.rank_), self._result_dtype(X), X=X)
         self._check_values(X)
         return self._fill(out, X)
 
@@ -137,7 +140,7 @@ class _KernelMap:
         coef = self._check_coef(coef)
         intercept = self._check_intercept(intercept, coef.shape[1:])
         self._check_values(X)
-        out = np.empty((len(X), *coef.shape[1:]), self._result_dtype(X))
+        out = np.empty((X.shape[0], *coef.shape[1:]), self._result_dtype(X))
         self._fill_prediction(out, X, coef)
         out += intercept
         _warn_if_not_finite(out, "predictions")
@@ -156,9 +159,13 @@ class _KernelMap:
                 f"this {type(self).__name__} is not fitted; call fit first"
             )
 
+    def _check_points(self, X):
+        precomputed = self.kernel == "precomputed" or self.kernel == Precomputed()
+        return check_points(X, "X", accept_sparse=not precomputed)
+
     def _check_shape(self, X):
         self._check_fitted()
-        X = check_points(X, "X")
+        X = self._check_points(X)
         if X.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X has {X.shape[1]} features, but this {type(self).__name__} was "
@@ -241,7 +248,7 @@ class FeatureMap(_KernelMap):
         The kernel, its gamma a number.
     sketch_ : Sketch
         The drawn sketch.
-    landmarks_ : ndarray of shape (m, d)
+    landmarks_ : ndarray or sparse array of shape (m, d)
         A copy of the points of the fit that the sketch needs; None for a precomputed
         kernel.
     whitening_ : ndarray of float64, shape (s, r)
@@ -321,17 +328,18 @@ class FeatureMap(_KernelMap):
             )
         sketch = self.sketch
         if sketch is None:
-            sketch = PSparsified(min(DEFAULT_ROWS, len(X)))
-        sketch = _draw_sketch(sketch, len(X), self.random_state)
-        if sketch.shape[0] > len(X):
+            sketch = PSparsified(min(DEFAULT_ROWS, X.shape[0]))
+        sketch = _draw_sketch(sketch, X.shape[0], self.random_state)
+        s, n = sketch.shape
+        if s > n:
             warnings.warn(
-                f"the sketch has s={sketch.shape[0]} rows for n={len(X)} points, which "
-                "is slower than no sketch; a rank above n is not possible",
+                f"the sketch has s={s} rows for n={n} points, which is slower than no "
+                "sketch; a rank above n is not possible",
                 RuntimeWarning,
                 stacklevel=3,
             )
         kernel, center = _prepare(kernel, X, "X", n_threads, memory_limit)
-        landmarks = None if precomputed else np.ascontiguousarray(X[sketch.indices])
+        landmarks = None if precomputed else _take_rows(X, sketch.indices)
         SKSt = _sketch_landmarks(
             sketch,
             _engine.Rows(X, sketch.indices) if precomputed else _engine.Rows(landmarks),
@@ -371,15 +379,15 @@ class FeatureMap(_KernelMap):
         step = _points_of_a_block(
             point_bytes, min(half, BLOCK_POINTS * point_bytes), memory_limit
         )
-        work = np.empty((min(step, len(X)), s), out.dtype)
+        work = np.empty((min(step, X.shape[0]), s), out.dtype)
         whitening = self.whitening_.astype(out.dtype, copy=False)
-        with progress(len(X), "z_S", self.verbose) as report:
-            for start in range(0, len(X), step):
+        with progress(X.shape[0], "z_S", self.verbose) as report:
+            for start in range(0, X.shape[0], step):
                 block = X[start : start + step]
-                KSt = work[: len(block)]
+                KSt = work[: block.shape[0]]
                 self._sketch_block(KSt.T, block, n_threads, half)
                 matmul(KSt, whitening, out[start : start + step], n_threads)
-                report(len(block))
+                report(block.shape[0])
         if not self.kernel_.centred:  # shift-invariant kernels are at most 1
             _warn_if_not_finite(out, "z_S", stacklevel=4)
         return out
@@ -432,6 +440,12 @@ class FeatureMap(_KernelMap):
             memory_limit=memory_limit,
             verbose=self.verbose,
         )
+
+
+def _take_rows(X, indices):
+    """A copy of some points, C-contiguous, or sparse if X is."""
+    rows = X[indices]
+    return rows if sp.issparse(rows) else np.ascontiguousarray(rows)
 
 
 def _whitening(SKSt, eps):
@@ -580,7 +594,7 @@ class RandomFourierFeatures(_KernelMap):
             np.sin(angles, out=out[rows, half:])
             out[rows] *= np.sqrt(2 / self.rank_)
 
-        self._run(fill, len(X), self.n_features_in_ + half)
+        self._run(fill, X.shape[0], self.n_features_in_ + half)
         return out
 
     def _fill_prediction(self, out, X, coef):
@@ -594,7 +608,7 @@ class RandomFourierFeatures(_KernelMap):
             out[rows] = product
 
         n_columns = coef[0].size
-        self._run(fill, len(X), self.n_features_in_ + 2 * half + 2 * n_columns)
+        self._run(fill, X.shape[0], self.n_features_in_ + 2 * half + 2 * n_columns)
 
     def _run(self, fill, n, width):
         """Call `fill` for all blocks of n points, whose work is (points, width)."""

@@ -70,7 +70,8 @@ def sketch_gram(
     ----------
     X : array of shape (n, d)
         The points.  float32 is computed and returned as float32, everything
-        else as float64.  With ``kernel="precomputed"``, K itself, (n, n).
+        else as float64.  A sparse array is never made dense as a whole.  With
+        ``kernel="precomputed"``, K itself, (n, n).
     s : int
         Rows of the sketch.
     p : float in (0, 1], optional
@@ -119,18 +120,19 @@ def sketch_gram(
     >>> SKSt.shape, SK.shape
     ((50, 50), (50, 10000))
     """
-    X = check_points(X, "X")
     kernel = get_kernel(kernel, gamma)
+    precomputed = isinstance(kernel, Precomputed)
+    X = check_points(X, "X", accept_sparse=not precomputed)
     parts = _check_parts(parts, out)
     memory_limit = check_memory_limit(memory_limit, DEFAULT_MEMORY_LIMIT)
     n_threads = resolve_n_threads(n_threads)
-    if isinstance(kernel, Precomputed) and X.shape[0] != X.shape[1]:
+    if precomputed and X.shape[0] != X.shape[1]:
         raise ValueError(
             f"X must be a square Gram matrix for a precomputed kernel, got {X.shape}"
         )
-    if isinstance(kernel, Precomputed) and X.flags.f_contiguous:
+    if precomputed and X.flags.f_contiguous:
         X = X.T  # the same matrix, whose rows lie together
-    sketch = _get_sketch(len(X), s, p, kind, sketch, random_state)
+    sketch = _get_sketch(X.shape[0], s, p, kind, sketch, random_state)
     dtype = common_dtype(X)
     if "SK" in parts:
         out = check_out(out, sketch.shape, dtype, X=X)
@@ -211,14 +213,14 @@ def kernel_matmul(
     >>> psk.kernel_matmul(X, X, np.ones(3), kernel="linear")
     array([ 9., 39., 69.])
     """
-    X = check_points(X, "X")
     B = check_real_array(B, "B")
     kernel = get_kernel(kernel, gamma)
     precomputed = isinstance(kernel, Precomputed)
+    X = check_points(X, "X", accept_sparse=not precomputed)
     if precomputed and Y is not None:
         raise ValueError("Y must be None for a precomputed kernel: X is K(X, Y)")
-    Y = X if Y is None else check_points(Y, "Y")
-    n_landmarks = X.shape[1] if precomputed else len(Y)
+    Y = X if Y is None else check_points(Y, "Y", accept_sparse=True)
+    n_landmarks = X.shape[1] if precomputed else Y.shape[0]
     if Y.shape[1] != X.shape[1]:
         raise ValueError(
             f"X and Y must have the same number of features, got {X.shape[1]} "
@@ -236,7 +238,7 @@ def kernel_matmul(
     memory_limit = check_memory_limit(memory_limit, DEFAULT_MEMORY_LIMIT)
     n_threads = resolve_n_threads(n_threads)
     dtype = common_dtype(X, Y, B)
-    out = check_out(out, (len(X), *B.shape[1:]), dtype, X=X, Y=Y, B=B)
+    out = check_out(out, (X.shape[0], *B.shape[1:]), dtype, X=X, Y=Y, B=B)
 
     kernel, center = _prepare(kernel, Y, "Y", n_threads, memory_limit)
     if X is not Y:

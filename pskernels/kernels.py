@@ -3,6 +3,9 @@
 A compiled kernel is evaluated on points that were first centred (if `centred`),
 normalised (if `normalised`) and multiplied by `factor`: whatever is constant
 goes into that factor, and the inner loop of src/engine_body.h has none of it.
+
+`of_products` is for sparse points of many features, which must stay sparse: the
+kernel from scalar products ⟨x, y⟩ and squared norms, by NumPy.
 """
 
 import math
@@ -12,10 +15,12 @@ from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 
 from pskernels._validation import check_int, check_option, check_positive
 
 LOG2_E = 1 / math.log(2)
+EPS = float(np.finfo(np.float64).eps)
 
 GAMMA_RULES = ("scale", "median")
 MEDIAN_SUBSAMPLE = 1000
@@ -80,12 +85,13 @@ class _GammaKernel(Kernel):
         """1/(2·median |x - x'|²), on a subsample; laplacian: 1/median |x - x'|₁."""
         from scipy.spatial.distance import pdist
 
-        chosen = slice(None)
-        if len(X) > MEDIAN_SUBSAMPLE:
-            chosen = np.random.default_rng(0).choice(
-                len(X), MEDIAN_SUBSAMPLE, replace=False
-            )
-        distances = pdist(np.asarray(X[chosen], np.float64), self.median_metric)
+        chosen, n = slice(None), X.shape[0]
+        if n > MEDIAN_SUBSAMPLE:
+            chosen = np.random.default_rng(0).choice(n, MEDIAN_SUBSAMPLE, replace=False)
+        X = X[chosen]
+        if sp.issparse(X):  # without columns that are null, which add nothing
+            X = X[:, np.unique(X.indices)].toarray()
+        distances = pdist(np.asarray(X, np.float64), self.median_metric)
         median = np.median(distances) if len(distances) else 0.0
         if not median > 0:
             raise ValueError(
@@ -112,6 +118,9 @@ class RBF(_GammaKernel):
     @property
     def factor(self):
         return math.sqrt(self.gamma * LOG2_E)
+
+    def of_products(self, products, x_squared, y_squared):
+        return np.exp(-self.gamma * _squared_distances(products, x_squared, y_squared))
 
 
 @dataclass(frozen=True)
@@ -165,6 +174,12 @@ class Matern(_GammaKernel):
     def factor(self):
         return math.sqrt(2 * self.nu * 2 * self.gamma)
 
+    def of_products(self, products, x_squared, y_squared):
+        squared = _squared_distances(products, x_squared, y_squared)
+        q = self.factor * np.sqrt(squared)
+        polynomial = {0.5: 1.0, 1.5: 1 + q, 2.5: 1 + q + q**2 / 3}[self.nu]
+        return polynomial * np.exp(-q)
+
 
 @dataclass(frozen=True)
 class Polynomial(_GammaKernel):
@@ -195,12 +210,18 @@ class Polynomial(_GammaKernel):
     def factor(self):
         return math.sqrt(self.gamma)
 
+    def of_products(self, products, x_squared, y_squared):
+        return (self.gamma * products + self.coef0) ** self.degree
+
 
 @dataclass(frozen=True)
 class Linear(Kernel):
     """⟨x, x'⟩."""
 
     name: ClassVar = "linear"
+
+    def of_products(self, products, x_squared, y_squared):
+        return products
 
 
 @dataclass(frozen=True)
@@ -210,6 +231,10 @@ class Cosine(Kernel):
     name: ClassVar = "linear"
     normalised: ClassVar = True
 
+    def of_products(self, products, x_squared, y_squared):
+        norms = np.sqrt(x_squared * y_squared)
+        return np.divide(products, norms, out=np.zeros_like(products), where=norms > 0)
+
 
 @dataclass(frozen=True)
 class Sobolev(Kernel):
@@ -217,6 +242,14 @@ class Sobolev(Kernel):
 
     name: ClassVar = "sobolev"
     non_negative: ClassVar = True
+
+
+def _squared_distances(products, x_squared, y_squared):
+    norms = x_squared + y_squared
+    squared = norms - 2 * products
+    # what is left of equal points is rounding, whose root would be large
+    squared[squared <= 8 * EPS * norms] = 0.0
+    return squared
 
 
 @dataclass(frozen=True)

@@ -101,13 +101,6 @@ def test_sketch_gram_names_what_is_wrong(arguments, message):
         psk.sketch_gram(**arguments)
 
 
-def test_sparse_input_is_named():
-    import scipy.sparse as sp
-
-    with pytest.raises(TypeError, match=r"X is a sparse csr_array.*X.toarray\(\)"):
-        psk.sketch_gram(sp.csr_array(X), 5, 0.5)
-
-
 def test_read_only_out_is_named():
     out = np.empty((5, 60))
     out.flags.writeable = False

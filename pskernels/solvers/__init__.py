@@ -97,7 +97,7 @@ def solve(
     alpha : float
         Penalty, positive: the paper's λ_n.  In scikit-learn's terms, alpha of
         `Ridge` divided by n, or 1/(C·n).  Where the loss grows like |u - y|, a
-        good alpha is in proportion to the scale of y.
+        good alpha is in inverse proportion to the scale of y.
     output_matrix : array of shape (d, d), "identity" or "residual", optional
         M, symmetric and positive semidefinite: `quantile_matrix`, `graph_matrix` or
         your own.  None and "identity" are independent outputs.  "residual" learns M:
