@@ -6,11 +6,11 @@ Targets come first, then predictions, as in scikit-learn.
 import numpy as np
 
 from pskernels._validation import check_real_array, raise_not_finite
-from pskernels.losses import Pinball
+from pskernels.losses import Pinball, check_weights
 from pskernels.outputs import check_quantiles
 
 
-def pinball_loss(y, predicted, quantiles):
+def pinball_loss(y, predicted, quantiles, sample_weight=None):
     """Mean over points of the sum over levels of max(τ·r, (τ - 1)·r), r = y - q.
 
     Parameters
@@ -19,6 +19,8 @@ def pinball_loss(y, predicted, quantiles):
     predicted : array of shape (n, levels)
     quantiles : sequence of float
         Levels in (0, 1), increasing.
+    sample_weight : array of shape (n,), optional
+        The mean is weighted.
 
     Returns
     -------
@@ -38,7 +40,10 @@ def pinball_loss(y, predicted, quantiles):
             f"target and a column for each level, got {predicted.shape}"
         )
     y = np.repeat(y[:, None], len(quantiles), axis=1)
-    return float(Pinball(quantiles).value(predicted, y, axis=1).mean())
+    values = Pinball(quantiles).value(predicted, y, axis=1)
+    if sample_weight is not None:
+        sample_weight = check_weights(sample_weight, len(y))
+    return float(np.average(values, weights=sample_weight))
 
 
 def crossing_loss(predicted):

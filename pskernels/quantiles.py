@@ -133,19 +133,16 @@ def solve_quantiles(
     ((1000, 3), 0.0, True)
     """
     quantiles = check_quantiles(quantiles)
-    check_option(noncrossing, "noncrossing", ("penalty", "sort", "none"))
+    coupling = get_coupling(quantiles, noncrossing, gamma)
     if np.ndim(y) > 1 and np.shape(y)[1] > 1:
         raise ValueError(
             f"y must be 1-d, one target for each point, got shape {np.shape(y)}"
         )
-    if gamma is None and noncrossing == "penalty":
-        gamma = DEFAULT_GAMMA
-    if gamma is None and output_rank is not None:
+    if coupling is None and output_rank is not None:
         raise ValueError(
             f"output_rank={output_rank} needs a coupling, whose directions it takes: "
             f"give a gamma, or use noncrossing='penalty' instead of {noncrossing!r}"
         )
-    coupling = None if gamma is None else quantile_matrix(quantiles, gamma)
     result = solve(
         Z,
         y,
@@ -163,6 +160,14 @@ def solve_quantiles(
         verbose=verbose,
     )
     return QuantileResult(**vars(result), quantiles=quantiles, noncrossing=noncrossing)
+
+
+def get_coupling(quantiles, noncrossing, gamma=None):
+    """The output matrix of levels, or None; see `solve_quantiles`."""
+    check_option(noncrossing, "noncrossing", ("penalty", "sort", "none"))
+    if gamma is None and noncrossing == "penalty":
+        gamma = DEFAULT_GAMMA
+    return None if gamma is None else quantile_matrix(quantiles, gamma)
 
 
 def rearrange(predicted):

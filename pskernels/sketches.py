@@ -548,3 +548,33 @@ def _cosine_row(frequency, n):
     # the angle is reduced in integers, where it is exact
     angle = (2 * np.arange(n) + 1) * frequency % (4 * n)
     return np.cos(np.pi / (2 * n) * angle) * np.sqrt(2 / n)
+
+
+SKETCHES = {
+    "p-sr": PSparsified,
+    "p-sg": lambda s, p=None: PSparsified(s, p, "gaussian"),
+    "nystroem": SubSampling,
+    "gaussian": Gaussian,
+    "accumulation": Accumulation,
+    "count-sketch": CountSketch,
+    "ros": ROS,
+}
+WITH_P = ("p-sr", "p-sg")
+
+
+def get_sketch(sketch, s, p=None):
+    """The distribution behind a name; an object carries its own rows and p."""
+    if isinstance(sketch, str):
+        make = SKETCHES[check_option(sketch, "sketch", SKETCHES)]
+        if p is None:
+            return make(s)
+        if sketch in WITH_P:
+            return make(s, p)
+    elif not isinstance(sketch, (Sketch, _Distribution)):
+        raise TypeError(
+            f"sketch must be one of {', '.join(map(repr, SKETCHES))}, a distribution "
+            f"such as PSparsified(s=100), or a drawn Sketch, got {sketch!r}"
+        )
+    elif p is None:
+        return sketch
+    raise ValueError(f"sketch {sketch!r} takes no p, but p={p!r} was given")

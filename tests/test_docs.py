@@ -15,12 +15,26 @@ from pskernels import (
     sketches,
     solvers,
 )
+from pskernels.estimators import classifier, quantile, regressor, transformer
 
 README = Path(__file__).parent.parent / "README.md"
 
 
 @pytest.mark.parametrize(
-    "module", [feature_map, gram, metrics, outputs, quantiles, sketches, solvers]
+    "module",
+    [
+        feature_map,
+        gram,
+        metrics,
+        outputs,
+        quantiles,
+        sketches,
+        solvers,
+        classifier,
+        quantile,
+        regressor,
+        transformer,
+    ],
 )
 def test_docstring_examples(module):
     result = doctest.testmod(module)

@@ -1,0 +1,318 @@
+"""What the estimators share: checks of data, the feature map, the fitted model."""
+
+import warnings
+from numbers import Integral
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
+
+from pskernels._random import philox_key
+from pskernels._validation import check_int, check_option, check_positive
+from pskernels.feature_map import FeatureMap
+from pskernels.kernels import GAMMA_RULES, CallableKernel, Precomputed, get_kernel
+from pskernels.sketches import SubSampling, get_sketch
+from pskernels.solvers import path
+
+# On the data sets of bench/estimators.py test errors hardly change from 1e-4 to 1e-6:
+# 100 features regularise by themselves.
+DEFAULT_ALPHA = 3e-5
+
+# A feature whose share of the squared distances is larger than this drowns all others.
+DROWNING = 0.99
+SCALE_SUBSAMPLE = 1000
+
+
+class SketchedEstimator(BaseEstimator):
+    """Parameters kernel, gamma, sketch, n_components and p, and the map they make."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self._is_precomputed()
+        tags.input_tags.sparse = not tags.input_tags.pairwise
+        return tags
+
+    def _is_precomputed(self):
+        return self.kernel == "precomputed" or self.kernel == Precomputed()
+
+    def _check_points(self, X, reset, **options):
+        """X (and y) as arrays; float32 stays, all other numbers become float64."""
+        X_given = X
+        options = dict(dtype=[np.float64, np.float32], **options)
+        if not self._is_precomputed():
+            options["accept_sparse"] = "csr"
+        try:
+            return validate_data(self, X, reset=reset, **options)
+        except ValueError as error:
+            if "could not convert string to float" not in str(error):
+                raise
+            raise ValueError(
+                f"X has columns that are not numbers{_name_text_columns(X_given)}; "
+                "encode them first, for example by OneHotEncoder in a "
+                f"ColumnTransformer ({error})"
+            ) from None
+
+    def _warn_if_unscaled(self, X):
+        """Warn if one feature carries almost all of the distance between points."""
+        kernel = get_kernel(self.kernel)
+        if sp.issparse(X) or isinstance(kernel, (CallableKernel, Precomputed)):
+            return
+        step = -(-X.shape[0] // SCALE_SUBSAMPLE)
+        with np.errstate(over="ignore", invalid="ignore"):
+            variances = X[::step].var(axis=0, dtype=np.float64)
+            shares = variances / variances.sum()
+        if np.count_nonzero(variances) < 2 or not shares.max() > DROWNING:
+            return
+        worst = int(shares.argmax())
+        names = getattr(self, "feature_names_in_", None)
+        name = f"number {worst}" if names is None else repr(str(names[worst]))
+        warnings.warn(
+            f"feature {name} carries {shares[worst]:.1%} of the squared distance "
+            "between points, so that the kernel hardly sees the others; scale the "
+            "features first, for example by make_pipeline(StandardScaler(), "
+            f"{type(self).__name__}())",
+            UserWarning,
+            stacklevel=3,
+        )
+
+    def _seed(self):
+        """random_state as an integer, so that everything is drawn alike."""
+        if isinstance(self.random_state, Integral):
+            return check_int(self.random_state, "random_state", minimum=0)
+        return int(philox_key(self.random_state)[0])
+
+    def _make_sketch(self, n, seed):
+        """The drawn sketch of n points."""
+        n_components = check_int(self.n_components, "n_components", minimum=1)
+        sketch = get_sketch(self.sketch, n_components, self.p)
+        if hasattr(sketch, "indices") and not hasattr(sketch, "draw"):
+            return sketch  # drawn already
+        if sketch.s >= n:
+            if sketch.s > n:
+                warnings.warn(
+                    f"n_components={sketch.s} is more than the {n} points: all of them "
+                    "are used, which is an exact kernel machine and no sketch",
+                    UserWarning,
+                    stacklevel=4,
+                )
+            sketch = SubSampling(indices=np.arange(n))
+        return sketch.draw(n, seed)
+
+    def _make_map(self, X, weight, seed):
+        """A map that is not yet fitted, its sketch drawn."""
+        gamma = self.gamma
+        if isinstance(gamma, str):
+            check_option(gamma, "gamma", GAMMA_RULES)
+        kernel = get_kernel(self.kernel, gamma)
+        if weight is not None and getattr(kernel, "gamma", None) == "scale":
+            kernel = kernel.with_gamma(X, weighted_variance(X, weight))
+        return FeatureMap(
+            kernel,
+            sketch=self._make_sketch(X.shape[0], seed),
+            n_threads=self.n_threads,
+            memory_limit=self.memory_limit,
+            verbose=self.verbose,
+        )
+
+    @property
+    def _of_map(self):
+        check_is_fitted(self)
+        return self.feature_map_
+
+    @property
+    def landmarks_(self):
+        """The points of the fit that predictions need, (m, d)."""
+        return self._of_map.landmarks_
+
+    @property
+    def sketch_(self):
+        """The drawn sketch."""
+        return self._of_map.sketch_
+
+    @property
+    def kernel_(self):
+        """The kernel, its gamma a number."""
+        return self._of_map.kernel_
+
+
+def _name_text_columns(X):
+    """The columns of a frame that hold text, for a message."""
+    dtypes = getattr(X, "dtypes", None)
+    columns = getattr(X, "columns", None)
+    if columns is None or dtypes is None:
+        return ""
+    text = [
+        str(column)
+        for column, dtype in zip(columns, dtypes, strict=True)
+        if not str(dtype).lower().startswith(("float", "int", "uint", "bool"))
+    ]
+    return f": {', '.join(text)}"
+
+
+def weighted_variance(X, weight):
+    """X.var() of points that count `weight` times each."""
+    n_values = weight.sum() * X.shape[1]
+    overall = weight @ np.ravel(X.sum(axis=1, dtype=np.float64)) / n_values
+    if sp.issparse(X):
+        counts = weight @ np.diff(X.indptr)
+        weights = np.repeat(weight, np.diff(X.indptr))
+        squares = weights @ (X.data.astype(np.float64) - overall) ** 2
+        return (squares + (n_values - counts) * overall**2) / n_values
+    step = -(-X.shape[0] // 16)  # in blocks: no copy of all of X
+    squares = 0.0
+    for start in range(0, X.shape[0], step):
+        rows = slice(start, start + step)
+        squares += weight[rows] @ ((X[rows] - overall) ** 2).sum(axis=1)
+    return squares / n_values
+
+
+class SketchedMachine(SketchedEstimator):
+    """A linear machine on the features of a sketch.
+
+    A family of machines adds `_encode`, which turns y into the targets of `solve`, and
+    `_problem`, which makes a loss and an output matrix out of the parameters.
+    """
+
+    def fit(self, X, y, sample_weight=None):
+        """Fit the machine.
+
+        Parameters
+        ----------
+        X : array, sparse array or data frame of shape (n, d)
+            (n, n), the Gram matrix, if kernel is "precomputed".
+        y : array of shape (n,)
+        sample_weight : array of shape (n,), optional
+            A weight of 0 leaves a point out, one of 2 counts it twice.
+
+        Returns
+        -------
+        The estimator itself.
+        """
+        X, y, weight = self._check_data(X, y, sample_weight)
+        self._warn_if_unscaled(X)
+        start = self._warm_model()
+        if start is None:
+            feature_map = self._make_map(X, weight, self._seed())
+            Z = feature_map.fit_transform(X)
+        else:
+            feature_map = self.feature_map_
+            Z = feature_map.transform(X)
+        (result,) = self._solve(Z, y, weight, [self.alpha], start)
+        self._keep(feature_map, result)
+        return self
+
+    def _check_data(self, X, y, sample_weight):
+        """X, the targets of `solve`, and weights that are positive, or None."""
+        X, y = self._check_points(X, True, y=y, **self._y_options())
+        if self._is_precomputed() and X.shape[0] != X.shape[1]:
+            raise ValueError(
+                "X must be a square matrix, K of all pairs of points, for a "
+                f"precomputed kernel, got shape {X.shape}"
+            )
+        if sample_weight is None:
+            return X, self._encode(y), None
+        weight = _check_sample_weight(
+            sample_weight, X, dtype=np.float64, ensure_non_negative=True
+        )
+        used = weight > 0
+        if not used.all():
+            X, y, weight = X[used], y[used], weight[used]
+            X = X[:, used] if self._is_precomputed() else X
+        return X, self._encode(y), weight
+
+    def _warm_model(self):
+        """The model of the last fit, if this one is to begin there."""
+        if not self.warm_start or not hasattr(self, "feature_map_"):
+            return None
+        if self.feature_map_.n_features_in_ != self.n_features_in_:
+            return None
+        return self.coef_, self.intercept_
+
+    def _solve(self, Z, y, weight, alphas, start=None):
+        """A result for each alpha, on features."""
+        options = dict(
+            sample_weight=weight,
+            fit_intercept=self.fit_intercept,
+            n_threads=self.n_threads,
+        )
+        loss, output_matrix = self._problem(Z, y, options)
+        return path(
+            Z,
+            y,
+            loss=loss,
+            alphas=[self._get_alpha(alpha, loss, y, weight) for alpha in alphas],
+            output_matrix=output_matrix,
+            solver=self.solver,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            start=start,
+            verbose=self.verbose,
+            **options,
+        )
+
+    def _get_alpha(self, alpha, loss, y, weight):
+        """alpha as a number; by default the fit does not depend on the unit of y."""
+        if not isinstance(alpha, str):
+            return check_positive(alpha, "alpha")
+        check_option(alpha, "alpha", ("auto",))
+        if loss.smooth or loss.classification:
+            return DEFAULT_ALPHA
+        return DEFAULT_ALPHA / (robust_size(centred(y, weight), weight) or 1.0)
+
+    def _keep(self, feature_map, result):
+        """Set what was learnt."""
+        self.feature_map_ = feature_map
+        self.coef_ = result.coef
+        self.intercept_ = result.intercept
+        self.dual_coef_ = feature_map.fold(result.coef)
+        self.alpha_ = result.alpha
+        self.n_iter_ = result.n_iter
+        self.dual_gap_ = result.dual_gap
+        self.objective_ = result.objective
+        self.converged_ = result.converged
+        self.history_ = result.history
+
+    def _decide(self, X):
+        """Z @ coef_ + intercept_ of new points."""
+        check_is_fitted(self)
+        X = self._check_points(X, reset=False)
+        return self.feature_map_.predict(X, self.coef_, self.intercept_)
+
+
+# Of a normal law, the standard deviation is so many times the median of |e|.
+NORMAL_MAD = 1.4826
+
+
+def weighted_median(values, weight=None):
+    """The middle of the medians of `values`, each of which counts `weight` times."""
+    if weight is None:
+        return float(np.median(values))
+    order = np.argsort(values, kind="stable")
+    values, cumulated = values[order], np.cumsum(weight[order])
+    half = cumulated[-1] / 2
+    rounding = 1e-12 * half
+    low = np.searchsorted(cumulated, half - rounding)
+    high = np.searchsorted(cumulated, half + rounding)
+    return float(values[low] + values[min(high, len(values) - 1)]) / 2
+
+
+def centred(y, weight=None):
+    """y minus its median, for each output."""
+    columns = y.reshape(len(y), -1).T
+    medians = [weighted_median(column, weight) for column in columns]
+    return y - np.reshape(medians, y.shape[1:])
+
+
+def robust_size(errors, weight=None):
+    """A robust standard deviation of errors around 0, or of their norms.
+
+    Where more than half of them are 0, their mean size.
+    """
+    sizes = np.abs(errors) if errors.ndim == 1 else np.linalg.norm(errors, axis=1)
+    size = NORMAL_MAD * weighted_median(sizes, weight)
+    return size or float(np.average(sizes, weights=weight))
