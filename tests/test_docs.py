@@ -15,7 +15,13 @@ from pskernels import (
     sketches,
     solvers,
 )
-from pskernels.estimators import classifier, quantile, regressor, transformer
+from pskernels.estimators import (
+    classifier,
+    quantile,
+    regressor,
+    search,
+    transformer,
+)
 
 README = Path(__file__).parent.parent / "README.md"
 
@@ -33,6 +39,7 @@ README = Path(__file__).parent.parent / "README.md"
         classifier,
         quantile,
         regressor,
+        search,
         transformer,
     ],
 )

@@ -18,11 +18,19 @@ except ImportError as error:
 from pskernels.estimators.classifier import SketchedKernelClassifier
 from pskernels.estimators.quantile import SketchedQuantileRegressor
 from pskernels.estimators.regressor import SketchedKernelRegressor
+from pskernels.estimators.search import (
+    SketchedKernelClassifierCV,
+    SketchedKernelRegressorCV,
+    SketchedQuantileRegressorCV,
+)
 from pskernels.estimators.transformer import KernelSketch
 
 __all__ = [
     "KernelSketch",
     "SketchedKernelClassifier",
+    "SketchedKernelClassifierCV",
     "SketchedKernelRegressor",
+    "SketchedKernelRegressorCV",
     "SketchedQuantileRegressor",
+    "SketchedQuantileRegressorCV",
 ]

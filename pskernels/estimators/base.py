@@ -6,6 +6,7 @@ from numbers import Integral
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
+from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_is_fitted,
@@ -175,7 +176,8 @@ class SketchedMachine(SketchedEstimator):
     """A linear machine on the features of a sketch.
 
     A family of machines adds `_encode`, which turns y into the targets of `solve`, and
-    `_problem`, which makes a loss and an output matrix out of the parameters.
+    `_problem`, which makes a loss and an output matrix out of the parameters, and knows
+    where to start, or None.
     """
 
     def fit(self, X, y, sample_weight=None):
@@ -195,6 +197,11 @@ class SketchedMachine(SketchedEstimator):
         """
         X, y, weight = self._check_data(X, y, sample_weight)
         self._warn_if_unscaled(X)
+        if weight is not None and not weight.all():
+            used = np.flatnonzero(weight)
+            X, y, weight = _safe_split(self, X, y, used)[0], y[used], weight[used]
+        weight = self._balance(y, weight)
+        y = self._encode(y)
         start = self._warm_model()
         if start is None:
             feature_map = self._make_map(X, weight, self._seed())
@@ -202,28 +209,27 @@ class SketchedMachine(SketchedEstimator):
         else:
             feature_map = self.feature_map_
             Z = feature_map.transform(X)
-        (result,) = self._solve(Z, y, weight, [self.alpha], start)
+        (result,) = self._solve(Z, y, weight, [self.alpha], start=start)
         self._keep(feature_map, result)
         return self
 
     def _check_data(self, X, y, sample_weight):
-        """X, the targets of `solve`, and weights that are positive, or None."""
+        """X, y, and weights or None, as arrays."""
         X, y = self._check_points(X, True, y=y, **self._y_options())
         if self._is_precomputed() and X.shape[0] != X.shape[1]:
             raise ValueError(
                 "X must be a square matrix, K of all pairs of points, for a "
                 f"precomputed kernel, got shape {X.shape}"
             )
-        if sample_weight is None:
-            return X, self._encode(y), None
-        weight = _check_sample_weight(
-            sample_weight, X, dtype=np.float64, ensure_non_negative=True
-        )
-        used = weight > 0
-        if not used.all():
-            X, y, weight = X[used], y[used], weight[used]
-            X = X[:, used] if self._is_precomputed() else X
-        return X, self._encode(y), weight
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(
+                sample_weight, X, dtype=np.float64, ensure_non_negative=True
+            )
+        return X, y, sample_weight
+
+    def _balance(self, y, weight):
+        """Weights, those of classes included."""
+        return weight
 
     def _warm_model(self):
         """The model of the last fit, if this one is to begin there."""
@@ -233,36 +239,39 @@ class SketchedMachine(SketchedEstimator):
             return None
         return self.coef_, self.intercept_
 
-    def _solve(self, Z, y, weight, alphas, start=None):
+    def _solve(self, Z, y, weight, alphas, *, start=None, warm=False):
         """A result for each alpha, on features."""
         options = dict(
             sample_weight=weight,
             fit_intercept=self.fit_intercept,
             n_threads=self.n_threads,
         )
-        loss, output_matrix = self._problem(Z, y, options)
+        loss, output_matrix, pilot = self._problem(Z, y, options)
         return path(
             Z,
             y,
             loss=loss,
-            alphas=[self._get_alpha(alpha, loss, y, weight) for alpha in alphas],
+            alphas=[self._get_alpha(alpha, y, weight) for alpha in alphas],
             output_matrix=output_matrix,
             solver=self.solver,
             tol=self.tol,
             max_iter=self.max_iter,
-            start=start,
+            start=pilot if start is None else start,
+            warm=warm,
             verbose=self.verbose,
             **options,
         )
 
-    def _get_alpha(self, alpha, loss, y, weight):
-        """alpha as a number; by default the fit does not depend on the unit of y."""
+    def _get_alpha(self, alpha, y, weight):
+        """alpha as a number."""
         if not isinstance(alpha, str):
             return check_positive(alpha, "alpha")
         check_option(alpha, "alpha", ("auto",))
-        if loss.smooth or loss.classification:
-            return DEFAULT_ALPHA
-        return DEFAULT_ALPHA / (robust_size(centred(y, weight), weight) or 1.0)
+        return DEFAULT_ALPHA / self._alpha_unit(y, weight)
+
+    def _alpha_unit(self, y, weight):
+        """What default alphas are divided by, so that no unit of y matters."""
+        return 1.0
 
     def _keep(self, feature_map, result):
         """Set what was learnt."""
@@ -306,6 +315,11 @@ def centred(y, weight=None):
     columns = y.reshape(len(y), -1).T
     medians = [weighted_median(column, weight) for column in columns]
     return y - np.reshape(medians, y.shape[1:])
+
+
+def scale_of(y, weight=None):
+    """A robust scale of targets, 1 if they are constant."""
+    return robust_size(centred(y, weight), weight) or 1.0
 
 
 def robust_size(errors, weight=None):

@@ -171,12 +171,11 @@ feature_names_in_
         """
         return np.log(self.predict_proba(X))
 
-    def _check_data(self, X, y, sample_weight):
-        if self.class_weight is not None and y is not None:
-            balance = compute_sample_weight(self.class_weight, y)
-            given = 1.0 if sample_weight is None else np.asarray(sample_weight)
-            sample_weight = balance * given
-        return super()._check_data(X, y, sample_weight)
+    def _balance(self, y, weight):
+        if self.class_weight is None:
+            return weight
+        balance = compute_sample_weight(self.class_weight, y)
+        return balance if weight is None else balance * weight
 
     def _y_options(self):
         return dict()
@@ -196,4 +195,4 @@ feature_names_in_
         return np.where(codes[:, None] == np.arange(n_classes), 1.0, -1.0)
 
     def _problem(self, Z, y, options):
-        return get_loss(check_option(self.loss, "loss", LOSSES)), None
+        return get_loss(check_option(self.loss, "loss", LOSSES)), None, None

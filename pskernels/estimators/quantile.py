@@ -5,7 +5,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from pskernels._validation import check_open_probability
-from pskernels.estimators.base import SketchedMachine
+from pskernels.estimators.base import SketchedMachine, scale_of
 from pskernels.losses import Pinball
 from pskernels.metrics import pinball_loss
 from pskernels.outputs import check_quantiles
@@ -183,11 +183,14 @@ feature_names_in_
         self.quantiles_ = check_quantiles(np.atleast_1d(self.quantiles))
         return y
 
+    def _alpha_unit(self, y, weight):
+        return scale_of(y, weight)
+
     def _problem(self, Z, y, options):
         coupling = get_coupling(self.quantiles_, self.noncrossing)
         if self.output_matrix is not None:
             coupling = self.output_matrix
-        return Pinball(self.quantiles_), coupling
+        return Pinball(self.quantiles_), coupling, None
 
 
 def _find_level(levels, level):
@@ -197,5 +200,7 @@ def _find_level(levels, level):
 
 
 def _ratio(part, whole):
-    """part / whole, and 0 for 0 / 0."""
-    return part / whole if part > 0 else 0.0
+    """part / whole; 0 for 0 / 0, and 1 for other parts of nothing, as in `r2_score`."""
+    if part == 0:
+        return 0.0
+    return part / whole if whole > 0 else 1.0

@@ -6,8 +6,8 @@ from pskernels._validation import check_non_negative, check_option, check_positi
 from pskernels.estimators.base import (
     DEFAULT_ALPHA,
     SketchedMachine,
-    centred,
     robust_size,
+    scale_of,
 )
 from pskernels.losses import (
     Absolute,
@@ -182,23 +182,31 @@ verbose
         self._y_shape = y.shape[1:]
         return y[:, 0] if y.shape[1:] == (1,) else y
 
+    def _alpha_unit(self, y, weight):
+        # the others square small errors, as the penalty does the function
+        return 1.0 if self.loss in ("huber", "squared") else scale_of(y, weight)
+
     def _problem(self, Z, y, options):
         check_option(self.loss, "loss", LOSSES)
-        self.loss_ = self._make_loss(Z, y, options)
-        return self.loss_, self.output_matrix
-
-    def _make_loss(self, Z, y, options):
+        start = None
         if self.loss == "huber":
-            if not _is_auto(self.kappa, "kappa"):
-                return Huber(check_positive(self.kappa, "kappa"))
-            return Huber(HUBER_KAPPA * _size_of_errors(Z, y, options) or 1.0)
-        if self.loss == "epsilon_insensitive":
-            if not _is_auto(self.epsilon, "epsilon"):
-                return EpsilonInsensitive(check_non_negative(self.epsilon, "epsilon"))
-            return EpsilonInsensitive(TUBE_EPSILON * _size_of_errors(Z, y, options))
-        if self.loss == "pinball":
-            return Pinball(self.quantile)
-        return Absolute() if self.loss == "absolute" else Squared()
+            kappa = self.kappa
+            if _is_auto(kappa, "kappa"):
+                # which depends on neither alpha nor other fits, and saves a third of
+                # the steps; for losses with corners it saves nothing
+                start, size = _fit_pilot(Z, y, options)
+                kappa = HUBER_KAPPA * size or 1.0
+            self.loss_ = Huber(check_positive(kappa, "kappa"))
+        elif self.loss == "epsilon_insensitive":
+            epsilon = self.epsilon
+            if _is_auto(epsilon, "epsilon"):
+                epsilon = TUBE_EPSILON * _fit_pilot(Z, y, options)[1]
+            self.loss_ = EpsilonInsensitive(check_non_negative(epsilon, "epsilon"))
+        elif self.loss == "pinball":
+            self.loss_ = Pinball(self.quantile)
+        else:
+            self.loss_ = Absolute() if self.loss == "absolute" else Squared()
+        return self.loss_, self.output_matrix, start
 
 
 def _is_auto(value, name):
@@ -208,15 +216,11 @@ def _is_auto(value, name):
     return False
 
 
-def _size_of_errors(Z, y, options):
-    """A robust size of the errors that a good fit leaves.
-
-    Of a pilot fit by Huber's loss, whose own kappa comes from y.  It depends on
-    features and targets only, not on alpha: so does every kappa and epsilon.
-    """
+def _fit_pilot(Z, y, options):
+    """(model, robust size of its errors): Huber's loss, its kappa from y alone."""
     weight = options["sample_weight"]
-    kappa = HUBER_KAPPA * robust_size(centred(y, weight), weight) or 1.0
+    kappa = HUBER_KAPPA * scale_of(y, weight)
     pilot = solve(
         Z, y, loss=Huber(kappa), alpha=DEFAULT_ALPHA, tol=PILOT_TOL, **options
     )
-    return robust_size(y - pilot.predict(Z), weight)
+    return pilot, robust_size(y - pilot.predict(Z), weight)

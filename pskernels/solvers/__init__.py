@@ -172,6 +172,7 @@ def solve(
         tol=tol,
         max_iter=max_iter,
         start=start,
+        warm=False,
         n_threads=n_threads,
         verbose=verbose,
     )[0]
@@ -191,6 +192,7 @@ def path(
     tol=1e-6,
     max_iter=None,
     start=None,
+    warm=True,
     n_threads=None,
     verbose=0,
 ):
@@ -203,6 +205,10 @@ def path(
     Parameters
     ----------
     alphas : sequence of float
+    warm : bool
+        False begins every solution from `start`: it does not depend then, not even
+        within tol, on the other alphas.  (On the toy data of bench/, warm starts save a
+        third of the steps of `Huber`, and next to none of the losses with corners.)
     Z, y, loss, output_matrix, output_rank, sample_weight, fit_intercept, solver, \
 tol, max_iter, start, n_threads, verbose
         As for `solve`.
@@ -225,6 +231,7 @@ tol, max_iter, start, n_threads, verbose
         tol=tol,
         max_iter=max_iter,
         start=start,
+        warm=warm,
         n_threads=n_threads,
         verbose=verbose,
     )
@@ -244,6 +251,7 @@ def _run(
     tol,
     max_iter,
     start,
+    warm,
     n_threads,
     verbose,
 ):
@@ -278,6 +286,7 @@ def _run(
             solver=solver,
             tol=tol,
             max_iter=max_iter,
+            warm=warm,
             n_threads=n_threads,
             verbose=verbose,
         )
@@ -308,11 +317,12 @@ class _Run:
     solver: object
     tol: float
     max_iter: int
+    warm: bool
     n_threads: int
     verbose: int
 
     def along(self, alphas, start):
-        """Results for alphas, each from the solution before it; large ones first."""
+        """Results for alphas, large ones first; if warm, each from the one before."""
         if self._by_output():
             _check_start(start, self.features.r, len(self.Y))
             paths = [
@@ -333,7 +343,9 @@ class _Run:
             progress = Progress(objective, self.tol, self.verbose)
             if not _is_certified(objective, begin, progress):
                 self.solver.run(objective, begin, self.max_iter, progress)
-            results[k] = start = progress.result(self.solver)
+            results[k] = progress.result(self.solver)
+            if self.warm:
+                start = results[k]
         return results
 
     def _by_output(self):

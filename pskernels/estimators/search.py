@@ -1,0 +1,495 @@
+"""Machines that choose their own alpha, gamma and kappa or epsilon, by folds.
+
+What candidates have in common is computed once: a sketch and its features serve all
+alphas.  Scores are those that `GridSearchCV` gives the same candidates.
+"""
+
+from functools import cached_property
+
+import numpy as np
+from scipy.stats import rankdata
+from sklearn.base import clone, is_classifier
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import ParameterGrid, check_cv
+from sklearn.utils.metaestimators import _safe_split
+
+from pskernels._progress import progress
+from pskernels._validation import check_option
+from pskernels.estimators.base import weighted_variance
+from pskernels.estimators.classifier import SketchedKernelClassifier
+from pskernels.estimators.quantile import SketchedQuantileRegressor
+from pskernels.estimators.regressor import SketchedKernelRegressor
+from pskernels.kernels import _GammaKernel, get_kernel
+from pskernels.solvers.loo import leave_one_out
+
+DEFAULT_ALPHAS = np.logspace(-2, -8, 10)
+# Of gamma="scale".
+GAMMA_MULTIPLES = np.array([1 / 27, 1 / 9, 1 / 3, 1.0, 3.0])
+
+
+class Search:
+    """Fit the best of alphas × gammas × (kappas or epsilons).
+
+    A mixin in front of a machine, whose class is `machine`.
+    """
+
+    def fit(self, X, y, sample_weight=None, groups=None):
+        """Score all candidates by folds, and fit the best one to all points.
+
+        Parameters
+        ----------
+        X : array, sparse array or data frame of shape (n, d)
+        y : array of shape (n,), or (n, n_outputs)
+        sample_weight : array of shape (n,), optional
+            For fits and for scores.
+        groups : array of shape (n,), optional
+            For splitters that need them.
+
+        Returns
+        -------
+        The estimator itself.
+        """
+        X, y, weight = self._check_data(X, y, sample_weight)
+        self._warn_if_unscaled(X)
+        machine = self._make_machine()
+        candidates = list(ParameterGrid(self._make_grid(machine, X, y, weight)))
+        folds = self._make_folds(machine, X, y, weight, groups)
+        self._keep_scores(candidates, self._score(folds, candidates))
+        machine.set_params(**self.best_params_).fit(X, y, sample_weight=weight)
+        learnt = vars(machine).keys() - machine.get_params(deep=False).keys()
+        vars(self).update({name: vars(machine)[name] for name in learnt})
+        return self
+
+    def _make_machine(self):
+        """The machine of a candidate, with the parameters that all of them share."""
+        given = self.get_params(deep=False)
+        shared = given.keys() & set(self.machine._get_param_names())
+        machine = self.machine(**{name: given[name] for name in shared})
+        return machine.set_params(random_state=self._seed())
+
+    def _make_grid(self, machine, X, y, weight):
+        grid = {"alpha": self._get_alphas(machine, y, weight), **self._tubes()}
+        gammas = self._get_gammas(X, weight)
+        if gammas is not None:
+            grid["gamma"] = gammas
+        return grid
+
+    def _tubes(self):
+        """Candidates of further parameters, by name."""
+        return {}
+
+    def _get_alphas(self, machine, y, weight):
+        if self.alphas is not None:
+            return check_candidates(self.alphas, "alphas")
+        return [
+            float(alpha / machine._alpha_unit(y, weight)) for alpha in DEFAULT_ALPHAS
+        ]
+
+    def _get_gammas(self, X, weight):
+        if self.gammas is not None:
+            return check_candidates(self.gammas, "gammas")
+        kernel = get_kernel(self.kernel)
+        if not isinstance(kernel, _GammaKernel) or kernel is self.kernel:
+            return None
+        weight = np.ones(X.shape[0]) if weight is None else weight
+        scale = kernel.with_gamma(X, weighted_variance(X, weight)).gamma
+        return [float(gamma) for gamma in scale * GAMMA_MULTIPLES]
+
+    def _make_folds(self, machine, X, y, weight, groups):
+        scorer = check_scoring(machine, scoring=self.scoring)
+        if isinstance(self.cv, str):
+            check_option(self.cv, "cv", ("loo",))
+            if getattr(machine, "loss", None) != "squared":
+                raise ValueError(
+                    "cv='loo' has a closed form for loss='squared' only; give a number "
+                    "of folds"
+                )
+            every = np.arange(X.shape[0])
+            return [LeaveOneOut(machine, X, y, weight, every, every, scorer)]
+        splitter = check_cv(self.cv, y, classifier=is_classifier(machine))
+        return [
+            Fold(machine, X, y, weight, train, test, scorer)
+            for train, test in splitter.split(X, y, groups)
+        ]
+
+    def _score(self, folds, candidates):
+        """Scores of all candidates, (candidates, folds)."""
+        by_gamma = {}
+        for number, candidate in enumerate(candidates):
+            by_gamma.setdefault(candidate.get("gamma"), []).append(number)
+        scores = np.empty((len(candidates), len(folds)))
+        with progress(scores.size, "candidates × folds", self.verbose) as report:
+            for k, fold in enumerate(folds):
+                for numbers in by_gamma.values():
+                    chosen = [candidates[number] for number in numbers]
+                    scores[numbers, k] = fold.score(chosen)
+                    report(len(numbers))
+        return scores
+
+    def _keep_scores(self, candidates, scores):
+        """cv_results_ as in `GridSearchCV`, and the best candidate."""
+        mean = scores.mean(axis=1)
+        results = {
+            f"param_{name}": np.ma.array([candidate[name] for candidate in candidates])
+            for name in candidates[0]
+        }
+        results["params"] = candidates
+        for k, column in enumerate(scores.T):
+            results[f"split{k}_test_score"] = column
+        results["mean_test_score"] = mean
+        results["std_test_score"] = scores.std(axis=1)
+        # a score that is not a number is the worst
+        order = np.where(np.isnan(mean), np.inf, -mean)
+        results["rank_test_score"] = rankdata(order, method="min").astype(np.int32)
+        self.cv_results_ = results
+        self.n_splits_ = scores.shape[1]
+        self.best_index_ = int(order.argmin())
+        self.best_params_ = candidates[self.best_index_]
+        self.best_score_ = float(mean[self.best_index_])
+
+
+def check_candidates(values, name):
+    """A list of at least one Python number or string."""
+    values = [values] if np.ndim(values) == 0 else list(values)
+    if not values:
+        raise ValueError(f"{name} must have at least one value, got none")
+    return [
+        value.item() if isinstance(value, np.generic) else value for value in values
+    ]
+
+
+class Fold:
+    """Points to fit machines to, and points to score them on."""
+
+    def __init__(self, machine, X, y, weight, train, test, scorer):
+        self._machine = machine
+        self._X, self._y, self._weight = X, y, weight
+        self._train, self._test = self._used(train), self._used(test)
+        self._scorer = scorer
+
+    def _used(self, indices):
+        """Those of a positive weight."""
+        indices = np.arange(self._X.shape[0])[indices]  # masks, too
+        return indices if self._weight is None else indices[self._weight[indices] > 0]
+
+    def _take(self, indices, others=None):
+        X, y = _safe_split(self._machine, self._X, self._y, indices, others)
+        return X, y, None if self._weight is None else self._weight[indices]
+
+    @cached_property
+    def training(self):
+        """(X, y, weight) to fit to."""
+        X, y, weight = self._take(self._train)
+        return X, y, self._machine._balance(y, weight)
+
+    @cached_property
+    def testing(self):
+        return self._take(self._test, self._train)
+
+    def score(self, candidates):
+        """Scores of candidates of one gamma."""
+        machine = clone(self._machine).set_params(verbose=0)
+        if "gamma" in candidates[0]:
+            machine.set_params(gamma=candidates[0]["gamma"])
+        X, y, weight = self.training
+        targets = machine._encode(y)
+        feature_map = machine._make_map(X, weight, machine.random_state)
+        Z = feature_map.fit_transform(X)
+        Z_test = feature_map.transform(self.testing[0])
+        scores = np.empty(len(candidates))
+        for tube, numbers in _by_tube(candidates).items():
+            machine.set_params(**dict(tube))
+            alphas = [candidates[number]["alpha"] for number in numbers]
+            decisions = self._decide(machine, Z, targets, weight, alphas, Z_test)
+            for number, decision in zip(numbers, decisions, strict=True):
+                scores[number] = self._score_decisions(machine, decision)
+        return scores
+
+    def _decide(self, machine, Z, y, weight, alphas, Z_test):
+        """Decisions of the test points, for each alpha."""
+        warm = machine.warm_start
+        for result in machine._solve(Z, y, weight, alphas, warm=warm):
+            yield result.predict(Z_test)
+
+    def _score_decisions(self, machine, decisions):
+        X, y, weight = self.testing
+        # predictions, probabilities and scores of any kind follow from decisions
+        machine._decide = lambda X: decisions
+        options = {} if weight is None else {"sample_weight": weight}
+        return self._scorer(machine, X, y, **options)
+
+
+class LeaveOneOut(Fold):
+    """Every point by the machine without it, in closed form; the sketch has it."""
+
+    @cached_property
+    def testing(self):
+        return self._take(self._test)
+
+    def _decide(self, machine, Z, y, weight, alphas, Z_test):
+        return leave_one_out(
+            Z,
+            y,
+            alphas=[machine._get_alpha(alpha, y, weight) for alpha in alphas],
+            output_matrix=machine.output_matrix,
+            sample_weight=weight,
+            fit_intercept=machine.fit_intercept,
+            n_threads=machine.n_threads,
+        )
+
+
+def _by_tube(candidates):
+    """Numbers of candidates that differ by alpha only, by the rest of them."""
+    groups = {}
+    for number, candidate in enumerate(candidates):
+        rest = tuple(item for item in candidate.items() if item[0] != "alpha")
+        groups.setdefault(rest, []).append(number)
+    return groups
+
+
+class SketchedKernelRegressorCV(Search, SketchedKernelRegressor):
+    """`SketchedKernelRegressor` that chooses alpha, gamma, kappa and epsilon by folds.
+
+    What they have in common is computed once: several times sooner than
+    `GridSearchCV`, with the same scores.
+
+    Parameters
+    ----------
+    alphas : sequence of float, optional
+        Penalties to try; None means ten from 1e-2 to 1e-8, divided by a robust scale of
+        y for losses that grow like |u - y|.
+    gammas : sequence of float, "scale" or "median", optional
+        Scales of the kernel to try.  None means 1/27, 1/9, 1/3, 1 and 3 times
+        "scale" (of all points); nothing, if the kernel has none or is an object.
+    kappas, epsilons : sequence of float or "auto"
+        Of "huber" and "epsilon_insensitive".
+    cv : int, splitter, iterable of splits, or "loo", optional
+        None means 5 folds.  "loo" is leave-one-out in closed form, for the squared
+        loss: the sketch is that of all points, and n·alpha that of all points.
+    scoring : str or callable, optional
+        None means the score of the estimator, R².
+    warm_start : bool
+        Whether solutions follow each other along the path of alphas: up to a third
+        fewer steps for "huber", but scores then depend, within tol, on the other
+        candidates.
+    kernel, sketch, n_components, p, loss, quantile, fit_intercept, output_matrix, \
+solver, tol, max_iter, memory_limit, n_threads, random_state, verbose
+        As for `SketchedKernelRegressor`.  The sketch of a fold is drawn from its
+        training points only.
+
+    Attributes
+    ----------
+    best_params_ : dict
+    best_score_ : float
+        The mean over folds.
+    best_index_ : int
+    cv_results_ : dict of arrays
+        As in `GridSearchCV`: params, param_alpha, …, split0_test_score, …,
+        mean_test_score, std_test_score, rank_test_score.
+    n_splits_ : int
+
+    And those of `SketchedKernelRegressor`, fitted to all points.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pskernels.estimators import SketchedKernelRegressorCV
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(1000, 2))
+    >>> y = np.sin(6 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=1000)
+    >>> model = SketchedKernelRegressorCV(loss="squared", random_state=0).fit(X, y)
+    >>> sorted(model.best_params_), len(model.cv_results_["params"])
+    (['alpha', 'gamma'], 50)
+    """
+
+    machine = SketchedKernelRegressor
+
+    def __init__(
+        self,
+        *,
+        alphas=None,
+        gammas=None,
+        kappas=("auto",),
+        epsilons=("auto",),
+        cv=None,
+        scoring=None,
+        kernel="rbf",
+        sketch="p-sr",
+        n_components=100,
+        p=None,
+        loss="huber",
+        quantile=0.5,
+        fit_intercept=True,
+        output_matrix=None,
+        solver="auto",
+        tol=1e-6,
+        max_iter=None,
+        memory_limit=None,
+        n_threads=None,
+        random_state=None,
+        warm_start=False,
+        verbose=0,
+    ):
+        self.alphas = alphas
+        self.gammas = gammas
+        self.kappas = kappas
+        self.epsilons = epsilons
+        self.cv = cv
+        self.scoring = scoring
+        self.kernel = kernel
+        self.sketch = sketch
+        self.n_components = n_components
+        self.p = p
+        self.loss = loss
+        self.quantile = quantile
+        self.fit_intercept = fit_intercept
+        self.output_matrix = output_matrix
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_limit = memory_limit
+        self.n_threads = n_threads
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.verbose = verbose
+
+    def _tubes(self):
+        if self.loss == "huber":
+            return {"kappa": check_candidates(self.kappas, "kappas")}
+        if self.loss == "epsilon_insensitive":
+            return {"epsilon": check_candidates(self.epsilons, "epsilons")}
+        return {}
+
+
+class SketchedQuantileRegressorCV(Search, SketchedQuantileRegressor):
+    """`SketchedQuantileRegressor` that chooses alpha and gamma by folds.
+
+    Parameters
+    ----------
+    alphas, gammas, cv, scoring, warm_start
+        As for `SketchedKernelRegressorCV`, without "loo"; the score is the share of the
+        pinball loss of constants that is explained.
+    kernel, sketch, n_components, p, quantiles, fit_intercept, output_matrix, \
+noncrossing, solver, tol, max_iter, memory_limit, n_threads, random_state, verbose
+        As for `SketchedQuantileRegressor`.
+
+    Attributes
+    ----------
+    best_params_, best_score_, best_index_, cv_results_, n_splits_
+        As for `SketchedKernelRegressorCV`.
+
+    And those of `SketchedQuantileRegressor`, fitted to all points.
+    """
+
+    machine = SketchedQuantileRegressor
+
+    def __init__(
+        self,
+        *,
+        alphas=None,
+        gammas=None,
+        cv=None,
+        scoring=None,
+        kernel="rbf",
+        sketch="p-sr",
+        n_components=100,
+        p=None,
+        quantiles=(0.1, 0.5, 0.9),
+        fit_intercept=True,
+        output_matrix=None,
+        noncrossing="sort",
+        solver="auto",
+        tol=1e-6,
+        max_iter=None,
+        memory_limit=None,
+        n_threads=None,
+        random_state=None,
+        warm_start=False,
+        verbose=0,
+    ):
+        self.alphas = alphas
+        self.gammas = gammas
+        self.cv = cv
+        self.scoring = scoring
+        self.kernel = kernel
+        self.sketch = sketch
+        self.n_components = n_components
+        self.p = p
+        self.quantiles = quantiles
+        self.fit_intercept = fit_intercept
+        self.output_matrix = output_matrix
+        self.noncrossing = noncrossing
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_limit = memory_limit
+        self.n_threads = n_threads
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.verbose = verbose
+
+
+class SketchedKernelClassifierCV(Search, SketchedKernelClassifier):
+    """`SketchedKernelClassifier` that chooses alpha and gamma by folds.
+
+    Parameters
+    ----------
+    alphas, gammas, cv, scoring, warm_start
+        As for `SketchedKernelRegressorCV`, without "loo"; folds have classes in
+        proportion, and the score is the share of right classes.
+    kernel, sketch, n_components, p, loss, class_weight, fit_intercept, solver, tol, \
+max_iter, memory_limit, n_threads, random_state, verbose
+        As for `SketchedKernelClassifier`.
+
+    Attributes
+    ----------
+    best_params_, best_score_, best_index_, cv_results_, n_splits_
+        As for `SketchedKernelRegressorCV`.
+
+    And those of `SketchedKernelClassifier`, fitted to all points.
+    """
+
+    machine = SketchedKernelClassifier
+
+    def __init__(
+        self,
+        *,
+        alphas=None,
+        gammas=None,
+        cv=None,
+        scoring=None,
+        kernel="rbf",
+        sketch="p-sr",
+        n_components=100,
+        p=None,
+        loss="hinge",
+        class_weight=None,
+        fit_intercept=True,
+        solver="auto",
+        tol=1e-6,
+        max_iter=None,
+        memory_limit=None,
+        n_threads=None,
+        random_state=None,
+        warm_start=False,
+        verbose=0,
+    ):
+        self.alphas = alphas
+        self.gammas = gammas
+        self.cv = cv
+        self.scoring = scoring
+        self.kernel = kernel
+        self.sketch = sketch
+        self.n_components = n_components
+        self.p = p
+        self.loss = loss
+        self.class_weight = class_weight
+        self.fit_intercept = fit_intercept
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_limit = memory_limit
+        self.n_threads = n_threads
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.verbose = verbose

@@ -1,0 +1,276 @@
+"""Machines that choose their parameters: the scores of GridSearchCV, leave-one-out."""
+
+import numpy as np
+import pytest
+import reference
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from test_estimators import few_points, make_data
+
+import pskernels as psk
+from pskernels.estimators import (
+    SketchedKernelClassifier,
+    SketchedKernelClassifierCV,
+    SketchedKernelRegressor,
+    SketchedKernelRegressorCV,
+    SketchedQuantileRegressor,
+    SketchedQuantileRegressorCV,
+)
+from pskernels.solvers.loo import leave_one_out
+
+ALPHAS = [1e-4, 1e-2]
+GAMMAS = [0.3, 1.0, 3.0]
+SMALL = dict(alphas=[1e-4], gammas=[0.01, 0.1], cv=2, n_components=50)
+
+
+@few_points
+@pytest.mark.filterwarnings("ignore:.*carries .* of the squared distance")
+@pytest.mark.filterwarnings("ignore::pskernels.ConvergenceWarning")
+@parametrize_with_checks(
+    [
+        SketchedKernelRegressorCV(**SMALL),
+        SketchedQuantileRegressorCV(**SMALL, quantiles=0.5),
+        SketchedKernelClassifierCV(**SMALL),
+    ],
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+# ---- the scores of GridSearchCV ----
+
+
+def assert_same_search(ours, machine, grid, X, y, atol=1e-9, **options):
+    options = {"cv": 3, **options}
+    ours.set_params(**options).fit(X, y)
+    theirs = GridSearchCV(machine, grid, **options).fit(X, y)
+    assert ours.cv_results_["params"] == theirs.cv_results_["params"]
+    names = [f"split{k}_test_score" for k in range(ours.n_splits_)]
+    for name in [*names, "mean_test_score", "std_test_score"]:
+        np.testing.assert_allclose(
+            ours.cv_results_[name], theirs.cv_results_[name], atol=atol
+        )
+    np.testing.assert_array_equal(
+        ours.cv_results_["rank_test_score"], theirs.cv_results_["rank_test_score"]
+    )
+    assert ours.best_params_ == theirs.best_params_
+    assert ours.best_score_ == pytest.approx(theirs.best_score_)
+    best = theirs.best_estimator_
+    np.testing.assert_array_equal(ours.coef_, best.coef_)
+    np.testing.assert_array_equal(ours.predict(X), best.predict(X))
+
+
+@pytest.mark.parametrize("outputs", [(), (2,)])
+@pytest.mark.parametrize(
+    "loss, tube",
+    [
+        ("huber", dict(kappa=["auto", 0.1])),
+        ("epsilon_insensitive", dict(epsilon=[0.05, "auto"])),
+        ("squared", {}),
+        ("absolute", {}),
+    ],
+)
+def test_regressor_has_the_scores_of_grid_search(loss, tube, outputs, rng):
+    X, y = make_data(rng, outputs=outputs)
+    ours = SketchedKernelRegressorCV(
+        loss=loss, alphas=ALPHAS, gammas=GAMMAS, n_components=25, random_state=0
+    ).set_params(**{f"{name}s": values for name, values in tube.items()})
+    machine = SketchedKernelRegressor(loss=loss, n_components=25, random_state=0)
+    grid = dict(alpha=ALPHAS, gamma=GAMMAS, **tube)
+    assert_same_search(ours, machine, grid, X, y)
+
+
+def test_quantiles_have_the_scores_of_grid_search(rng):
+    X, y = make_data(rng)
+    options = dict(quantiles=[0.2, 0.8], n_components=25, random_state=0)
+    assert_same_search(
+        SketchedQuantileRegressorCV(alphas=ALPHAS, gammas=GAMMAS, **options),
+        SketchedQuantileRegressor(**options),
+        dict(alpha=ALPHAS, gamma=GAMMAS),
+        X,
+        y,
+    )
+
+
+@pytest.mark.parametrize("scoring", [None, "neg_log_loss", "roc_auc"])
+def test_classifier_has_the_scores_of_grid_search(scoring, rng):
+    X, y = make_data(rng)
+    labels = np.where(y > 0.8, "high", "low")
+    options = dict(
+        loss="logistic", class_weight="balanced", n_components=25, random_state=0
+    )
+    assert_same_search(
+        SketchedKernelClassifierCV(alphas=ALPHAS, gammas=GAMMAS, **options),
+        SketchedKernelClassifier(**options),
+        dict(alpha=ALPHAS, gamma=GAMMAS),
+        X,
+        labels,
+        scoring=scoring,
+    )
+
+
+def test_classes_of_digits():
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:500], y[:500]
+    options = dict(n_components=60, random_state=0)
+    assert_same_search(
+        SketchedKernelClassifierCV(
+            alphas=ALPHAS, gammas=["scale", "median"], **options
+        ),
+        SketchedKernelClassifier(**options),
+        dict(alpha=ALPHAS, gamma=["scale", "median"]),
+        X,
+        y,
+    )
+
+
+@pytest.mark.parametrize("form", ["sparse", "precomputed", "float32"])
+def test_forms_of_points(form, rng):
+    X, y = make_data(rng)
+    grid = dict(alpha=ALPHAS, gamma=GAMMAS)
+    options = dict(loss="squared", sketch="nystroem", n_components=25, random_state=0)
+    if form == "sparse":
+        X = sp.csr_array(np.where(abs(X) > 0.5, X, 0.0))
+    elif form == "float32":
+        X = X.astype(np.float32)
+    else:
+        X = reference.rbf(X, X, 0.5)
+        options["kernel"] = "precomputed"
+        del grid["gamma"]
+    ours = SketchedKernelRegressorCV(alphas=ALPHAS, **options)
+    if "gamma" in grid:
+        ours.set_params(gammas=GAMMAS)
+    # predictions by landmarks and by features differ by float32's rounding
+    atol = 1e-5 if form == "float32" else 1e-9
+    machine = SketchedKernelRegressor(**options)
+    assert_same_search(ours, machine, grid, X, y, atol=atol)
+
+
+def test_splitters_scorers_and_groups(rng):
+    X, y = make_data(rng)
+    options = dict(loss="squared", n_components=25, random_state=0)
+    grid = dict(alpha=ALPHAS, gamma=GAMMAS)
+    ours = SketchedKernelRegressorCV(alphas=ALPHAS, gammas=GAMMAS, **options)
+    machine = SketchedKernelRegressor(**options)
+    assert_same_search(
+        clone(ours), machine, grid, X, y,
+        cv=KFold(4, shuffle=True, random_state=1), scoring="neg_mean_absolute_error",
+    )  # fmt: skip
+    groups = np.arange(len(y)) // 50
+    ours.set_params(cv=GroupKFold(4)).fit(X, y, groups=groups)
+    theirs = GridSearchCV(machine, grid, cv=GroupKFold(4)).fit(X, y, groups=groups)
+    np.testing.assert_allclose(
+        ours.cv_results_["mean_test_score"], theirs.cv_results_["mean_test_score"]
+    )
+
+
+def test_warm_starts_find_the_same_models(rng):
+    X, y = make_data(rng)
+    cold = SketchedKernelRegressorCV(random_state=0, cv=3, tol=1e-9).fit(X, y)
+    warm = clone(cold).set_params(warm_start=True).fit(X, y)
+    for name in ("mean_test_score", "std_test_score"):
+        np.testing.assert_allclose(
+            cold.cv_results_[name], warm.cv_results_[name], atol=1e-5
+        )
+
+
+def test_the_default_grid_does_not_depend_on_units(rng):
+    X, y = make_data(rng)
+    for loss in ("huber", "absolute"):
+        model = SketchedKernelRegressorCV(loss=loss, n_components=20, random_state=0)
+        model.fit(X, y)
+        other = clone(model).fit(100 * X, 1000 * y)
+        # alphas of a loss that grows like |u - y| are in the inverse unit of y
+        unit = 1000 if loss == "absolute" else 1
+        assert other.best_params_["alpha"] * unit == pytest.approx(
+            model.best_params_["alpha"]
+        )
+        assert 1e4 * other.best_params_["gamma"] == pytest.approx(
+            model.best_params_["gamma"]
+        )
+        assert other.score(100 * X, 1000 * y) == pytest.approx(
+            model.score(X, y), abs=1e-3
+        )
+
+
+def test_kernels_without_gamma(rng):
+    X, y = make_data(rng)
+    for kernel in ("linear", psk.Matern(0.5, nu=2.5)):
+        model = SketchedKernelRegressorCV(kernel=kernel, loss="squared", cv=3)
+        assert list(model.fit(X, y).best_params_) == ["alpha"]
+
+
+def test_mistakes_get_an_answer(rng):
+    X, y = make_data(rng)
+    for parameters, message in [
+        (dict(alphas=[]), "alphas must have at least one value"),
+        (dict(alphas=[1e-3, -1.0]), "alpha must be positive"),
+        (dict(gammas=[]), "gammas must have at least one value"),
+        (dict(cv="loo"), "cv='loo' has a closed form for loss='squared' only"),
+        (dict(cv="lo"), "cv must be one of 'loo'"),
+        (dict(scoring="r3"), "r3"),
+        (dict(kappas=["big"]), "kappa must be one of 'auto'"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            SketchedKernelRegressorCV(**parameters).fit(X, y)
+
+
+# ---- leave-one-out ----
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("matrix", [None, "coupled", "low rank"])
+def test_leave_one_out_is_what_its_name_says(fit_intercept, weighted, matrix, rng):
+    n, alpha = 25, 0.03
+    Z = rng.normal(size=(n, 4)) + 1
+    Y = Z @ rng.normal(size=(4, 3)) + rng.normal(size=(n, 3)) + 5
+    weight = rng.uniform(0.5, 2, size=n) if weighted else np.ones(n)
+    M = {
+        None: None,
+        "coupled": psk.graph_matrix(np.ones((3, 3)) - np.eye(3), mu=0.7),
+        "low rank": np.outer([1.0, 2.0, 0.5], [1.0, 2.0, 0.5]),
+    }[matrix]
+    y = Y if M is not None else Y[:, 0]
+    (predicted,) = leave_one_out(
+        Z, y, alphas=[alpha], output_matrix=M, sample_weight=weight,
+        fit_intercept=fit_intercept,
+    )  # fmt: skip
+    for i in (0, 7, 24):
+        others = np.arange(n) != i
+        model = psk.solve(
+            Z[others],
+            y[others],
+            # (Σ of all weights)·alpha stays the same
+            alpha=alpha * weight.sum() / weight[others].sum(),
+            output_matrix=M,
+            sample_weight=weight[others],
+            fit_intercept=fit_intercept,
+            tol=1e-12,
+        )
+        np.testing.assert_allclose(
+            predicted[i], np.squeeze(model.predict(Z[[i]])), rtol=1e-7
+        )
+
+
+@pytest.mark.parametrize("outputs", [(), (2,)])
+def test_search_by_leave_one_out(outputs, rng):
+    X, y = make_data(rng, n=150, outputs=outputs)
+    model = SketchedKernelRegressorCV(
+        loss="squared", cv="loo", gammas=GAMMAS, n_components=20, random_state=0
+    ).fit(X, y)
+    assert model.n_splits_ == 1
+    chosen = model.best_params_
+    feature_map = psk.FeatureMap(
+        gamma=chosen["gamma"], sketch=psk.PSparsified(20), random_state=0
+    )
+    Z = feature_map.fit_transform(X)
+    predicted = leave_one_out(Z, y, alphas=[chosen["alpha"]])[0]
+    errors = ((y - predicted) ** 2).sum(axis=0) / ((y - y.mean(axis=0)) ** 2).sum(
+        axis=0
+    )
+    assert model.best_score_ == pytest.approx(np.mean(1 - errors))
+    assert model.score(X, y) > 0.9
