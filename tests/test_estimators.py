@@ -108,7 +108,13 @@ def test_the_package_does_not_import_scikit_learn():
 def test_regressor_is_the_machine_of_the_functions(loss, outputs, rng):
     X, y = make_data(rng, outputs=outputs)
     model = SketchedKernelRegressor(
-        loss=loss, n_components=30, p=0.05, gamma=0.7, alpha=1e-4, random_state=3
+        loss=loss,
+        kappa=0.1,
+        n_components=30,
+        p=0.05,
+        gamma=0.7,
+        alpha=1e-4,
+        random_state=3,
     ).fit(X, y)
     feature_map = psk.FeatureMap(
         gamma=0.7, sketch=psk.PSparsified(30, 0.05), random_state=3
