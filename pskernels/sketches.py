@@ -107,6 +107,14 @@ class Sketch:
         dtype = np.float32 if dtype == np.float32 else np.float64
         return (self.scale * self.weights).astype(dtype, copy=False)
 
+    def take_rows(self, start, end):
+        """Rows [start, end) as a sketch of their own, without null columns."""
+        rows = self.weights[start:end]
+        kept = np.flatnonzero((rows != 0).sum(axis=0))
+        return Sketch(
+            (end - start, self.shape[1]), self.indices[kept], rows[:, kept], self.scale
+        )
+
     def to_scipy(self):
         """S as a scipy.sparse.csc_array of shape (s, n)."""
         weights = sp.coo_array(self.scaled_weights())
@@ -194,6 +202,9 @@ class _Distribution:
 
     s: int
 
+    # Whether, for the same seed, more rows only add to the sketch, but for the scale.
+    extends: ClassVar[bool] = False
+
     def __post_init__(self):
         check_int(self.s, "s", minimum=1)
 
@@ -277,6 +288,7 @@ class PSparsified(_Blockwise):
     kind: str = "rademacher"
 
     KINDS: ClassVar = ("rademacher", "gaussian")
+    extends: ClassVar = True
 
     def __post_init__(self):
         super().__post_init__()
@@ -404,6 +416,10 @@ class SubSampling(_Distribution):
     indices: np.ndarray | None = None
     probabilities: np.ndarray | None = None
 
+    @property
+    def extends(self):
+        return self.indices is None and self.probabilities is None
+
     def __post_init__(self):
         if self.indices is None:
             super().__post_init__()
@@ -486,6 +502,8 @@ class Accumulation(_Distribution):
     """
 
     m: int = 20
+
+    extends: ClassVar = True
 
     def __post_init__(self):
         super().__post_init__()

@@ -18,6 +18,7 @@ except ImportError as error:
 from pskernels.estimators.classifier import SketchedKernelClassifier
 from pskernels.estimators.quantile import SketchedQuantileRegressor
 from pskernels.estimators.regressor import SketchedKernelRegressor
+from pskernels.estimators.saving import load
 from pskernels.estimators.search import (
     SketchedKernelClassifierCV,
     SketchedKernelRegressorCV,
@@ -33,4 +34,5 @@ __all__ = [
     "SketchedKernelRegressorCV",
     "SketchedQuantileRegressor",
     "SketchedQuantileRegressorCV",
+    "load",
 ]

@@ -1,6 +1,7 @@
 """What the estimators share: checks of data, the feature map, the fitted model."""
 
 import warnings
+from functools import partial
 from numbers import Integral
 
 import numpy as np
@@ -15,9 +16,17 @@ from sklearn.utils.validation import (
 
 from pskernels._random import philox_key
 from pskernels._validation import check_int, check_option, check_positive
+from pskernels.choice import (
+    FIRST_ROWS,
+    MAX_ROWS,
+    GrowingFeatures,
+    choose_sketch,
+    grow,
+)
+from pskernels.estimators import saving
 from pskernels.feature_map import FeatureMap
-from pskernels.kernels import GAMMA_RULES, CallableKernel, Precomputed, get_kernel
-from pskernels.sketches import SubSampling, get_sketch
+from pskernels.kernels import CallableKernel, Precomputed, get_kernel
+from pskernels.sketches import Sketch, SubSampling, get_sketch
 from pskernels.solvers import path
 
 # On the data sets of bench/estimators.py test errors hardly change from 1e-4 to 1e-6:
@@ -28,9 +37,19 @@ DEFAULT_ALPHA = 3e-5
 DROWNING = 0.99
 SCALE_SUBSAMPLE = 1000
 
+# Sketches whose p may be chosen, and their non-zeros.
+KINDS = {"p-sr": "rademacher", "p-sg": "gaussian"}
+
+# Points that judge how many rows a sketch needs: a fifth of all, or so many.
+MAX_HELD_OUT = 5000
+
 
 class SketchedEstimator(BaseEstimator):
     """Parameters kernel, gamma, sketch, n_components and p, and the map they make."""
+
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        saving.register(cls)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -87,38 +106,108 @@ class SketchedEstimator(BaseEstimator):
             return check_int(self.random_state, "random_state", minimum=0)
         return int(philox_key(self.random_state)[0])
 
-    def _make_sketch(self, n, seed):
-        """The drawn sketch of n points."""
-        n_components = check_int(self.n_components, "n_components", minimum=1)
-        sketch = get_sketch(self.sketch, n_components, self.p)
-        if hasattr(sketch, "indices") and not hasattr(sketch, "draw"):
-            return sketch  # drawn already
-        if sketch.s >= n:
-            if sketch.s > n:
-                warnings.warn(
-                    f"n_components={sketch.s} is more than the {n} points: all of them "
-                    "are used, which is an exact kernel machine and no sketch",
-                    UserWarning,
-                    stacklevel=4,
-                )
-            sketch = SubSampling(indices=np.arange(n))
-        return sketch.draw(n, seed)
+    def _fit_map(self, X, y, weight, seed, gamma, transform=True):
+        """The fitted map, and the features of X, if they are wanted."""
 
-    def _make_map(self, X, weight, seed):
-        """A map that is not yet fitted, its sketch drawn."""
-        gamma = self.gamma
-        if isinstance(gamma, str):
-            check_option(gamma, "gamma", GAMMA_RULES)
+        def make_map(sketch):
+            return FeatureMap(
+                kernel,
+                sketch=sketch,
+                n_threads=self.n_threads,
+                memory_limit=self.memory_limit,
+                verbose=self.verbose,
+            )
+
         kernel = get_kernel(self.kernel, gamma)
         if weight is not None and getattr(kernel, "gamma", None) == "scale":
             kernel = kernel.with_gamma(X, weighted_variance(X, weight))
-        return FeatureMap(
-            kernel,
-            sketch=self._make_sketch(X.shape[0], seed),
-            n_threads=self.n_threads,
-            memory_limit=self.memory_limit,
-            verbose=self.verbose,
-        )
+        if isinstance(self.n_components, str):
+            check_option(self.n_components, "n_components", ("auto",))
+            return self._grow_map(make_map, X, y, weight, seed)
+        feature_map = make_map(self._draw_sketch(make_map, X, y, seed))
+        if not transform:
+            return feature_map.fit(X), None
+        return feature_map, feature_map.fit_transform(X)
+
+    def _draw_sketch(self, make_map, X, y, seed):
+        """The drawn sketch of the points."""
+        n = X.shape[0]
+        s = check_int(self.n_components, "n_components", minimum=1)
+        if isinstance(self.sketch, str) and s >= n:
+            sketch = get_sketch(self.sketch, s)  # its name is checked
+            if s > n:
+                warnings.warn(
+                    f"n_components={s} is more than the {n} points: all of them are "
+                    "used, which is an exact kernel machine and no sketch",
+                    UserWarning,
+                    stacklevel=4,
+                )
+            return SubSampling(indices=np.arange(n)).draw(n)
+        sketch = self._get_distribution(make_map, X, y, s, seed)
+        return sketch if isinstance(sketch, Sketch) else sketch.draw(n, seed)
+
+    def _get_distribution(self, make_map, X, y, s, seed):
+        """That of s rows, or the one that was given; p is chosen here."""
+        if not isinstance(self.p, str):
+            return get_sketch(self.sketch, s, self.p)
+        check_option(self.p, "p", ("auto",))
+        if self.sketch not in KINDS:
+            raise ValueError(
+                f"p='auto' is for sketch='p-sr' or 'p-sg', got sketch={self.sketch!r}"
+            )
+        kind, precomputed = KINDS[self.sketch], self._is_precomputed()
+        return choose_sketch(make_map, X, y, s, kind, seed, precomputed)
+
+    def _grow_map(self, make_map, X, y, weight, seed):
+        """`_fit_map` with as many rows as pay."""
+        if not isinstance(self.sketch, str):
+            raise ValueError(
+                "n_components='auto' needs a sketch by name, which has no rows yet, "
+                f"got {self.sketch!r}"
+            )
+        rtol = check_positive(self.rtol, "rtol")
+        n = X.shape[0]
+        first = self._get_distribution(make_map, X, y, min(FIRST_ROWS, n), seed)
+        if isinstance(first, SubSampling):
+            make_sketch = SubSampling
+        else:
+            p = getattr(first, "p", None) if self.sketch in KINDS else None
+            make_sketch = partial(get_sketch, self.sketch, p=p)
+        features = GrowingFeatures(make_map, make_sketch, X, seed)
+        feature_map, Z, steps = self._grow(features, X, y, weight, seed, rtol)
+        self.growth_ = steps
+        return feature_map, Z
+
+    def save(self, path):
+        """Write the estimator, fitted or not, to a file.
+
+        Parameters
+        ----------
+        path : str or path
+            The file, an .npz archive whatever its name; `pskernels.estimators.saving`
+            has the format.  Loading never executes code.
+        """
+        saving.save(self, path)
+
+    @classmethod
+    def load(cls, path):
+        """Read an estimator of this class that `save` wrote.
+
+        Parameters
+        ----------
+        path : str or path
+
+        Returns
+        -------
+        The estimator, whose predictions are the same to the last bit.
+        """
+        model = saving.load(path)
+        if not isinstance(model, cls):
+            raise TypeError(
+                f"{path} has a {type(model).__name__}, not a {cls.__name__}; "
+                "pskernels.estimators.load takes any"
+            )
+        return model
 
     @property
     def _of_map(self):
@@ -200,12 +289,16 @@ class SketchedMachine(SketchedEstimator):
         if weight is not None and not weight.all():
             used = np.flatnonzero(weight)
             X, y, weight = _safe_split(self, X, y, used)[0], y[used], weight[used]
+        seed, start = self._seed(), self._warm_model()
+        gamma = self.gamma
+        if start is None and isinstance(gamma, str) and gamma == "cv":
+            from pskernels.estimators.search import choose_gamma
+
+            gamma = choose_gamma(self, X, y, weight, seed)
         weight = self._balance(y, weight)
         y = self._encode(y)
-        start = self._warm_model()
         if start is None:
-            feature_map = self._make_map(X, weight, self._seed())
-            Z = feature_map.fit_transform(X)
+            feature_map, Z = self._fit_map(X, y, weight, seed, gamma)
         else:
             feature_map = self.feature_map_
             Z = feature_map.transform(X)
@@ -241,16 +334,12 @@ class SketchedMachine(SketchedEstimator):
 
     def _solve(self, Z, y, weight, alphas, *, start=None, warm=False):
         """A result for each alpha, on features."""
-        options = dict(
-            sample_weight=weight,
-            fit_intercept=self.fit_intercept,
-            n_threads=self.n_threads,
-        )
-        loss, output_matrix, pilot = self._problem(Z, y, options)
+        options = self._solve_options(weight)
+        self.loss_, output_matrix, pilot = self._problem(Z, y, options)
         return path(
             Z,
             y,
-            loss=loss,
+            loss=self.loss_,
             alphas=[self._get_alpha(alpha, y, weight) for alpha in alphas],
             output_matrix=output_matrix,
             solver=self.solver,
@@ -260,6 +349,14 @@ class SketchedMachine(SketchedEstimator):
             warm=warm,
             verbose=self.verbose,
             **options,
+        )
+
+    def _solve_options(self, weight):
+        """What a pilot fit shares with the fit itself."""
+        return dict(
+            sample_weight=weight,
+            fit_intercept=self.fit_intercept,
+            n_threads=self.n_threads,
         )
 
     def _get_alpha(self, alpha, y, weight):
@@ -272,6 +369,27 @@ class SketchedMachine(SketchedEstimator):
     def _alpha_unit(self, y, weight):
         """What default alphas are divided by, so that no unit of y matters."""
         return 1.0
+
+    def _grow(self, features, X, y, weight, seed, rtol):
+        """Grow until the loss of points that are held out stops falling."""
+        n = X.shape[0]
+        order = np.random.default_rng(seed).permutation(n)
+        held, rest = np.split(order, [min(MAX_HELD_OUT, -(-n // 5))])
+        weights = [None if weight is None else weight[part] for part in (held, rest)]
+        loss = None
+
+        def held_out_loss(feature_map, Z):
+            nonlocal loss
+            (result,) = self._solve(Z[rest], y[rest], weights[1], [self.alpha])
+            if loss is None:  # kappa and epsilon are those of the first sketch
+                loss = self.loss_
+            targets = loss.check_targets(y[held])
+            values = loss.value(
+                result.predict(Z[held]), targets, axis=1 if targets.ndim > 1 else None
+            )
+            return np.average(values, weights=weights[0])
+
+        return grow(features, held_out_loss, rtol, min(n, MAX_ROWS))
 
     def _keep(self, feature_map, result):
         """Set what was learnt."""

@@ -31,9 +31,10 @@ class SketchedKernelClassifier(ClassifierMixin, SketchedMachine):
 
     Parameters
     ----------
-    kernel, gamma, sketch, n_components, p, memory_limit, n_threads, random_state, \
-verbose
-        As for `KernelSketch`.
+    kernel, gamma, sketch, n_components, p, rtol, memory_limit, n_threads, \
+random_state, verbose
+        As for `KernelSketch`; gamma="cv" is the best of five by three folds (of at most
+        5,000 points), with the given alpha.
     loss : {"hinge", "squared_hinge", "logistic"}
         "hinge" is the support vector machine; "logistic" has probabilities.
     alpha : float or "auto"
@@ -80,6 +81,7 @@ feature_names_in_
         sketch="p-sr",
         n_components=100,
         p=None,
+        rtol=0.01,
         loss="hinge",
         alpha="auto",
         class_weight=None,
@@ -98,6 +100,7 @@ feature_names_in_
         self.sketch = sketch
         self.n_components = n_components
         self.p = p
+        self.rtol = rtol
         self.loss = loss
         self.alpha = alpha
         self.class_weight = class_weight

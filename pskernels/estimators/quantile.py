@@ -17,9 +17,10 @@ class SketchedQuantileRegressor(RegressorMixin, SketchedMachine):
 
     Parameters
     ----------
-    kernel, gamma, sketch, n_components, p, memory_limit, n_threads, random_state, \
-verbose
-        As for `KernelSketch`.
+    kernel, gamma, sketch, n_components, p, rtol, memory_limit, n_threads, \
+random_state, verbose
+        As for `KernelSketch`; gamma="cv" is the best of five by three folds (of at most
+        5,000 points), with the given alpha.
     quantiles : sequence of float, or float
         Levels in (0, 1), increasing.  For a single number, predictions are 1-d.
     alpha : float or "auto"
@@ -66,6 +67,7 @@ feature_names_in_
         sketch="p-sr",
         n_components=100,
         p=None,
+        rtol=0.01,
         quantiles=(0.1, 0.5, 0.9),
         alpha="auto",
         fit_intercept=True,
@@ -85,6 +87,7 @@ feature_names_in_
         self.sketch = sketch
         self.n_components = n_components
         self.p = p
+        self.rtol = rtol
         self.quantiles = quantiles
         self.alpha = alpha
         self.fit_intercept = fit_intercept

@@ -38,9 +38,10 @@ class SketchedKernelRegressor(RegressorMixin, SketchedMachine):
 
     Parameters
     ----------
-    kernel, gamma, sketch, n_components, p, memory_limit, n_threads, random_state, \
-verbose
-        As for `KernelSketch`.
+    kernel, gamma, sketch, n_components, p, rtol, memory_limit, n_threads, \
+random_state, verbose
+        As for `KernelSketch`; gamma="cv" is the best of five by three folds (of at most
+        5,000 points), with the given alpha.
     loss : {"huber", "epsilon_insensitive", "pinball", "absolute", "squared"}
         Of several outputs, "huber" and "epsilon_insensitive" take the Euclidean norm
         of the errors, the others a sum over outputs.
@@ -118,6 +119,7 @@ verbose
         sketch="p-sr",
         n_components=100,
         p=None,
+        rtol=0.01,
         loss="huber",
         kappa="auto",
         epsilon="auto",
@@ -139,6 +141,7 @@ verbose
         self.sketch = sketch
         self.n_components = n_components
         self.p = p
+        self.rtol = rtol
         self.loss = loss
         self.kappa = kappa
         self.epsilon = epsilon
@@ -196,17 +199,17 @@ verbose
                 # the steps; for losses with corners it saves nothing
                 start, size = _fit_pilot(Z, y, options)
                 kappa = HUBER_KAPPA * size or 1.0
-            self.loss_ = Huber(check_positive(kappa, "kappa"))
+            loss = Huber(check_positive(kappa, "kappa"))
         elif self.loss == "epsilon_insensitive":
             epsilon = self.epsilon
             if _is_auto(epsilon, "epsilon"):
                 epsilon = TUBE_EPSILON * _fit_pilot(Z, y, options)[1]
-            self.loss_ = EpsilonInsensitive(check_non_negative(epsilon, "epsilon"))
+            loss = EpsilonInsensitive(check_non_negative(epsilon, "epsilon"))
         elif self.loss == "pinball":
-            self.loss_ = Pinball(self.quantile)
+            loss = Pinball(self.quantile)
         else:
-            self.loss_ = Absolute() if self.loss == "absolute" else Squared()
-        return self.loss_, self.output_matrix, start
+            loss = Absolute() if self.loss == "absolute" else Squared()
+        return loss, self.output_matrix, start
 
 
 def _is_auto(value, name):

@@ -26,6 +26,10 @@ DEFAULT_ALPHAS = np.logspace(-2, -8, 10)
 # Of gamma="scale".
 GAMMA_MULTIPLES = np.array([1 / 27, 1 / 9, 1 / 3, 1.0, 3.0])
 
+# gamma="cv"
+GAMMA_FOLDS = 3
+GAMMA_POINTS = 5000
+
 
 class Search:
     """Fit the best of alphas × gammas × (kappas or epsilons).
@@ -51,6 +55,13 @@ class Search:
         """
         X, y, weight = self._check_data(X, y, sample_weight)
         self._warn_if_unscaled(X)
+        if isinstance(self.n_components, str):
+            raise ValueError(
+                f"n_components must be a number here, got {self.n_components!r}: what "
+                "pays depends on alpha.  Fit "
+                f"{self.machine.__name__}(n_components='auto', **best_params_) after "
+                "the search"
+            )
         machine = self._make_machine()
         candidates = list(ParameterGrid(self._make_grid(machine, X, y, weight)))
         folds = self._make_folds(machine, X, y, weight, groups)
@@ -88,12 +99,7 @@ class Search:
     def _get_gammas(self, X, weight):
         if self.gammas is not None:
             return check_candidates(self.gammas, "gammas")
-        kernel = get_kernel(self.kernel)
-        if not isinstance(kernel, _GammaKernel) or kernel is self.kernel:
-            return None
-        weight = np.ones(X.shape[0]) if weight is None else weight
-        scale = kernel.with_gamma(X, weighted_variance(X, weight)).gamma
-        return [float(gamma) for gamma in scale * GAMMA_MULTIPLES]
+        return default_gammas(self.kernel, X, weight)
 
     def _make_folds(self, machine, X, y, weight, groups):
         scorer = check_scoring(machine, scoring=self.scoring)
@@ -130,7 +136,7 @@ class Search:
         """cv_results_ as in `GridSearchCV`, and the best candidate."""
         mean = scores.mean(axis=1)
         results = {
-            f"param_{name}": np.ma.array([candidate[name] for candidate in candidates])
+            f"param_{name}": _as_array([candidate[name] for candidate in candidates])
             for name in candidates[0]
         }
         results["params"] = candidates
@@ -148,6 +154,12 @@ class Search:
         self.best_score_ = float(mean[self.best_index_])
 
 
+def _as_array(values):
+    """Numbers, or objects if there are words among them, as in `GridSearchCV`."""
+    words = any(isinstance(value, str) for value in values)
+    return np.ma.array(values, dtype=object if words else float)
+
+
 def check_candidates(values, name):
     """A list of at least one Python number or string."""
     values = [values] if np.ndim(values) == 0 else list(values)
@@ -156,6 +168,40 @@ def check_candidates(values, name):
     return [
         value.item() if isinstance(value, np.generic) else value for value in values
     ]
+
+
+def default_gammas(kernel, X, weight):
+    """Gammas around that of the rule "scale"; None if the kernel has its own."""
+    named = get_kernel(kernel)
+    if not isinstance(named, _GammaKernel) or named is kernel:
+        return None
+    weight = np.ones(X.shape[0]) if weight is None else weight
+    scale = named.with_gamma(X, weighted_variance(X, weight)).gamma
+    return [float(gamma) for gamma in scale * GAMMA_MULTIPLES]
+
+
+def choose_gamma(machine, X, y, weight, seed):
+    """The best of `default_gammas` by a few folds of some points; gamma="cv"."""
+    gammas = default_gammas(machine.kernel, X, weight)
+    if gammas is None:
+        raise ValueError(f"gamma='cv' needs a kernel by name, got {machine.kernel!r}")
+    n = X.shape[0]
+    chosen = np.random.default_rng(seed).permutation(n)[:GAMMA_POINTS]
+    X, y = _safe_split(machine, X, y, chosen)
+    weight = None if weight is None else weight[chosen]
+    machine = clone(machine).set_params(random_state=seed)
+    scorer = check_scoring(machine)
+    splitter = check_cv(GAMMA_FOLDS, y, classifier=is_classifier(machine))
+    folds = [
+        Fold(machine, X, y, weight, train, test, scorer)
+        for train, test in splitter.split(X, y)
+    ]
+    alpha = machine.alpha
+    scores = [
+        np.mean([fold.score([dict(alpha=alpha, gamma=gamma)]) for fold in folds])
+        for gamma in gammas
+    ]
+    return gammas[int(np.argmax(scores))]
 
 
 class Fold:
@@ -193,8 +239,9 @@ class Fold:
             machine.set_params(gamma=candidates[0]["gamma"])
         X, y, weight = self.training
         targets = machine._encode(y)
-        feature_map = machine._make_map(X, weight, machine.random_state)
-        Z = feature_map.fit_transform(X)
+        feature_map, Z = machine._fit_map(
+            X, targets, weight, machine.random_state, machine.gamma
+        )
         Z_test = feature_map.transform(self.testing[0])
         scores = np.empty(len(candidates))
         for tube, numbers in _by_tube(candidates).items():

@@ -1,8 +1,10 @@
 """`KernelSketch`: the feature map as a scikit-learn transformer."""
 
+import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from pskernels.choice import MAX_ROWS, grow, mean_residual
 from pskernels.estimators.base import SketchedEstimator
 
 
@@ -26,10 +28,17 @@ class KernelSketch(
         "p-sr" and "p-sg" (p-sparsified, with signs or normal numbers), "nystroem",
         "gaussian", "accumulation", "count-sketch", "ros"; or an object such as
         ``PSparsified(s=100)``, which has its own n_components and p.
-    n_components : int
-        Rows of the sketch, the largest number of features.
-    p : float in (0, 1], optional
-        Probability of a non-zero of "p-sr" and "p-sg"; None means 20 / n.
+    n_components : int or "auto"
+        Rows of the sketch, the largest number of features.  "auto" doubles 64 rows
+        until that gains no more than `rtol`: of k(x, x) that features do not see, or,
+        in the machines, of the loss of a fifth of the points, which are held out.
+    p : float in (0, 1] or "auto", optional
+        Probability of a non-zero of "p-sr" and "p-sg"; None means 20 / n.  "auto" looks
+        at 1,000 points: p = 50 / n if `n_components` of them miss a rare part with
+        extreme targets, else 5 / n, or more for few points, or Nyström's sketch if
+        kernel values are expensive.
+    rtol : float
+        For n_components="auto".
     memory_limit : int, optional
         Bytes that may be used beside inputs and results; 1 GiB by default.
     n_threads : int, optional
@@ -48,6 +57,9 @@ class KernelSketch(
         The drawn sketch.
     landmarks_ : array of shape (m, d)
         The points of the fit that the features need.
+    growth_ : list of Growth
+        The steps of n_components="auto": n_components, n_landmarks, rank and value, the
+        last of which may have been taken back.
     n_features_in_ : int
     feature_names_in_ : array of str
         Only if X has names.
@@ -74,6 +86,7 @@ class KernelSketch(
         sketch="p-sr",
         n_components=100,
         p=None,
+        rtol=0.01,
         memory_limit=None,
         n_threads=None,
         random_state=None,
@@ -84,6 +97,7 @@ class KernelSketch(
         self.sketch = sketch
         self.n_components = n_components
         self.p = p
+        self.rtol = rtol
         self.memory_limit = memory_limit
         self.n_threads = n_threads
         self.random_state = random_state
@@ -100,37 +114,51 @@ class KernelSketch(
         Parameters
         ----------
         X : array, sparse array or data frame of shape (n, d)
-        y : ignored
+        y : array of shape (n,), optional
+            Targets that are numbers help p="auto".
 
         Returns
         -------
         The transformer itself.
         """
-        feature_map, X = self._prepare_map(X)
-        self.feature_map_ = feature_map.fit(X)
+        self._fit(X, y, transform=False)
         return self
 
     def fit_transform(self, X, y=None):
-        """``fit(X).transform(X)``.
+        """``fit(X, y).transform(X)``.
 
         Parameters
         ----------
         X : array, sparse array or data frame of shape (n, d)
-        y : ignored
+        y : array of shape (n,), optional
+            Targets that are numbers help p="auto".
 
         Returns
         -------
         ndarray of shape (n, n_features_out)
         """
-        feature_map, X = self._prepare_map(X)
-        Z = feature_map.fit_transform(X)
-        self.feature_map_ = feature_map
-        return Z
+        return self._fit(X, y, transform=True)
 
-    def _prepare_map(self, X):
+    def _fit(self, X, y, transform):
         X = self._check_points(X, reset=True)
         self._warn_if_unscaled(X)
-        return self._make_map(X, None, self._seed()), X
+        targets = None
+        if y is not None and self.p == "auto":
+            targets = np.asarray(y)
+            targets = targets if targets.dtype.kind in "biuf" else None
+        self.feature_map_, Z = self._fit_map(
+            X, targets, None, self._seed(), self.gamma, transform
+        )
+        return Z
+
+    def _grow(self, features, X, y, weight, seed, rtol):
+        """Grow until the part of k(x, x) that features do not see stops falling."""
+
+        def residual(feature_map, Z):
+            return mean_residual(feature_map, X, seed)
+
+        limit = min(X.shape[0], MAX_ROWS)
+        return grow(features, residual, rtol, limit, scale=1.0)
 
     def transform(self, X):
         """The features of points.

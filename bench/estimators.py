@@ -1,0 +1,278 @@
+"""The scikit-learn estimators: how good, and how fast, next to their peers.
+
+Times are the least of a few rounds, in one process.  The data sets are those of
+bench/README.md; features are standardised.
+"""
+
+import time
+import warnings
+
+import numpy as np
+from benchmarks.common import best_threads, least, run_parts, toy
+from benchmarks.datasets import load, standardised
+from sklearn.kernel_approximation import Nystroem
+from sklearn.linear_model import Ridge
+from sklearn.metrics import r2_score
+from sklearn.model_selection import GridSearchCV, KFold, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import pskernels as psk
+from pskernels.estimators import (
+    SketchedKernelRegressor,
+    SketchedKernelRegressorCV,
+    SketchedQuantileRegressorCV,
+)
+
+ALPHAS = np.logspace(-2, -7, 10)
+MULTIPLES = np.array([1 / 27, 1 / 9, 1 / 3, 1.0, 3.0])
+LEVELS = np.linspace(0.1, 0.9, 9)
+
+REGRESSION_SETS = (
+    "boston", "abalone", "kin8nm", "bike_hour", "california", "protein_casp",
+)  # fmt: skip
+OUTPUT_SETS = "rf1", "scm20d"
+
+
+def split(name, seed=0):
+    """(X_train, X_test, y_train, y_test), standardised; a fifth is for testing."""
+    if name == "toy":
+        (X, y), (X_test, y_test) = toy(10_000, random_state=42 + seed)
+        return X, X_test, y, y_test
+    if name in OUTPUT_SETS:
+        X, y, X_test, y_test = standardised(name)
+        return X, X_test, y, y_test
+    data = load(name)
+    X, X_test, y, y_test = train_test_split(
+        data["X"].astype(float),
+        data["y"].astype(float),
+        test_size=0.2,
+        random_state=seed,
+    )
+    scaler = StandardScaler().fit(X)
+    return scaler.transform(X), scaler.transform(X_test), y, y_test
+
+
+def scale_gamma(X):
+    return 1 / (X.shape[1] * X.var())
+
+
+def search(rounds):
+    """A search over 10 alphas × 5 gammas × 5 folds, against GridSearchCV."""
+    X, _, y, _ = split("toy")
+    X = StandardScaler().fit_transform(X)
+    gammas = scale_gamma(X) * MULTIPLES
+    for loss in ("huber", "squared", "epsilon_insensitive"):
+        options = dict(loss=loss, random_state=0)
+        ours = SketchedKernelRegressorCV(alphas=ALPHAS, gammas=gammas, cv=5, **options)
+        theirs = GridSearchCV(
+            SketchedKernelRegressor(**options), dict(alpha=ALPHAS, gamma=gammas), cv=5
+        )
+        seconds, _ = least(2, ours.fit, X, y)
+        grid_seconds, _ = least(1, theirs.fit, X, y)
+        difference = max(
+            abs(ours.cv_results_[name] - theirs.cv_results_[name]).max()
+            for name in (f"split{k}_test_score" for k in range(5))
+        )
+        print(
+            f"{loss:<20} {seconds:6.2f} s, GridSearchCV {grid_seconds:6.2f} s: "
+            f"{grid_seconds / seconds:.1f} times; scores differ by {difference:.0e}"
+        )
+
+
+def tuned_nystroem(X, y, n_components, alphas, gammas):
+    """scikit-learn's usual recipe, tuned by five folds; the map is not shared."""
+    n_train = len(X) * 4 // 5
+    pipeline = make_pipeline(
+        Nystroem(n_components=n_components, random_state=0), Ridge()
+    )
+    grid = dict(nystroem__gamma=gammas, ridge__alpha=np.multiply(alphas, n_train))
+    return GridSearchCV(pipeline, grid, cv=5).fit(X, y)
+
+
+def california(rounds):
+    """Huber and squared, s = 400, tuned, against tuned Nystroem(400) + Ridge."""
+    X, X_test, y, y_test = split("california")
+    alphas, gammas = np.logspace(-3, -8, 6), scale_gamma(X) * MULTIPLES
+    seconds, theirs = best_threads(1, tuned_nystroem, X, y, 400, alphas, gammas)
+    print(
+        f"Nystroem + Ridge {seconds:7.1f} s, test R² {theirs.score(X_test, y_test):.4f}"
+    )
+    for loss in ("huber", "squared"):
+        model = SketchedKernelRegressorCV(
+            loss=loss, n_components=400, alphas=alphas, gammas=gammas, cv=5,
+            random_state=0,
+        )  # fmt: skip
+        ours, _ = least(1, model.fit, X, y)
+        print(
+            f"{loss:<16} {ours:7.1f} s ({ours / seconds:.2f} of it), test R² "
+            f"{model.score(X_test, y_test):.4f}, {model.best_params_}"
+        )
+
+
+def defaults(rounds):
+    """`SketchedKernelRegressor()`, not tuned, against tuned Nystroem + Ridge."""
+    for name in REGRESSION_SETS + OUTPUT_SETS:
+        X, X_test, y, y_test = split(name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # boston: few points
+            tuned = tuned_nystroem(
+                X, y, 100, np.logspace(-2, -7, 6), scale_gamma(X) * MULTIPLES
+            )
+        scores = [
+            SketchedKernelRegressor(random_state=seed).fit(X, y).score(X_test, y_test)
+            for seed in range(5)
+        ]
+        reference = tuned.score(X_test, y_test)
+        print(
+            f"{name:<14} R² {np.mean(scores):7.3f} ({min(scores):.3f} to "
+            f"{max(scores):.3f}), tuned Nystroem + Ridge {reference:7.3f}: "
+            f"{np.mean(scores) - reference:+.3f}"
+        )
+
+
+def quantiles(rounds):
+    """Nine levels, tuned, against LightGBM's quantile objective, tuned."""
+    for name in ("kin8nm", "california", "bike_hour"):
+        X, X_test, y, y_test = split(name)
+        model = SketchedQuantileRegressorCV(
+            quantiles=LEVELS, n_components=400, cv=3, alphas=_alphas(y),
+            gammas=scale_gamma(X) * MULTIPLES[1:4], tol=1e-4, random_state=0,
+        )  # fmt: skip
+        seconds, _ = least(1, model.fit, X, y)
+        predicted = model.predict(X_test)
+        loss = psk.pinball_loss(y_test, predicted, LEVELS) / len(LEVELS)
+        peer_seconds, peer = least(1, _lightgbm, X, y, X_test)
+        peer_loss = psk.pinball_loss(y_test, peer, LEVELS) / len(LEVELS)
+        print(
+            f"{name:<12} pinball {loss:.5f} in {seconds:.0f} s, crossing "
+            f"{psk.crossing_loss(predicted):.1g}; LightGBM {peer_loss:.5f} in "
+            f"{peer_seconds:.0f} s, crossing {psk.crossing_loss(peer):.1g}"
+        )
+
+
+def _alphas(y):
+    return np.logspace(-4, -7, 4) / np.std(y)
+
+
+def _lightgbm(X, y, X_test):
+    """Nine boosters, each tuned by three folds; one thread is the fastest here."""
+    from lightgbm import LGBMRegressor
+
+    grid = dict(num_leaves=[15, 31, 63], n_estimators=[100, 300, 1000])
+    columns = []
+    for level in LEVELS:
+        booster = LGBMRegressor(
+            objective="quantile", alpha=level, learning_rate=0.05, n_jobs=1,
+            random_state=0, verbose=-1,
+        )  # fmt: skip
+        found = GridSearchCV(booster, grid, cv=3, scoring=_pinball(level)).fit(X, y)
+        columns.append(found.predict(X_test))
+    return np.column_stack(columns)
+
+
+def _pinball(level):
+    def score(model, X, y):
+        return -psk.pinball_loss(y, model.predict(X)[:, None], [level])
+
+    return score
+
+
+def overhead(rounds):
+    """What an estimator costs beyond the functions beneath it, n = 1,000."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(1000, 10))
+    y = np.sin(3 * X[:, 0]) + 0.1 * rng.normal(size=1000)
+
+    def functions(loss):
+        feature_map = psk.FeatureMap(random_state=0)
+        Z = feature_map.fit_transform(X)
+        result = psk.solve(Z, y, loss=loss, alpha=1e-5)
+        return feature_map.predict(X, result.coef, result.intercept)
+
+    def estimator(**options):
+        model = SketchedKernelRegressor(alpha=1e-5, random_state=0, **options)
+        return model.fit(X, y).predict(X)
+
+    for loss, options in [
+        (psk.Squared(), dict(loss="squared")),
+        (psk.Huber(0.1), dict(loss="huber", kappa=0.1)),
+    ]:
+        times = []
+        for _ in range(20 * rounds):
+            times.append((
+                least(1, functions, loss)[0], least(1, estimator, **options)[0]
+            ))  # fmt: skip
+        beneath, above = np.min(times, axis=0)
+        print(
+            f"{loss}: {1e3 * above:.2f} ms, functions {1e3 * beneath:.2f} ms: "
+            f"{1e3 * (above - beneath):.2f} ms more"
+        )
+
+
+def sparsity(rounds):
+    """p="auto" against every fixed choice: test error and time, squared loss."""
+    fixed = {"nystroem": dict(sketch="nystroem")}
+    for name in ("toy",) + REGRESSION_SETS + OUTPUT_SETS:
+        choices = {
+            **fixed,
+            **{f"{m}/n": m for m in (2, 5, 10, 20, 50)},
+            "auto": dict(p="auto"),
+        }
+        errors, times = {}, {}
+        n_seeds = 12 if name == "boston" else 6
+        for seed in range(n_seeds):
+            X, X_test, y, y_test = split(name, seed)
+            for label, options in choices.items():
+                if isinstance(options, int):
+                    options = dict(p=min(1.0, options / len(X)))
+                error, seconds = _error_and_time(X, X_test, y, y_test, options, seed)
+                errors.setdefault(label, []).append(error)
+                times.setdefault(label, []).append(seconds)
+        means = {label: np.mean(values) for label, values in errors.items()}
+        auto = means.pop("auto")
+        best = min(means, key=means.get)
+        print(
+            f"{name:<13} "
+            + " ".join(f"{label} {mean:.4f}" for label, mean in means.items())
+            + f" auto {auto:.4f}: {auto / means[best] - 1:+.1%} of the best, {best}; "
+            f"time {np.mean(times['auto']) / np.mean(times[best]):.2f} of it",
+            flush=True,
+        )
+
+
+def _error_and_time(X, X_test, y, y_test, options, seed):
+    """Relative squared error with the best of a few alphas, and seconds of one fit."""
+    model = SketchedKernelRegressor(
+        loss="squared", gamma=0.1 if len(X) == 10_000 else None, random_state=seed,
+        **options,
+    )  # fmt: skip
+    seconds = np.inf
+    for _ in range(3):
+        time.sleep(0.02)
+        start = time.perf_counter()
+        model.fit(X, y)
+        seconds = min(seconds, time.perf_counter() - start)
+    Z, Z_test = model.feature_map_.transform(X), model.feature_map_.transform(X_test)
+    folds = list(KFold(5, shuffle=True, random_state=0).split(Z))
+    alphas = np.logspace(-3, -9, 13)
+    held = np.zeros(len(alphas))
+    for train, test in folds:
+        for k, result in enumerate(psk.path(Z[train], y[train], alphas=alphas)):
+            held[k] += r2_score(y[test], result.predict(Z[test]))
+    result = psk.solve(Z, y, alpha=alphas[held.argmax()])
+    return 1 - r2_score(y_test, result.predict(Z_test)), seconds
+
+
+if __name__ == "__main__":
+    run_parts(
+        dict(
+            overhead=overhead,
+            defaults=defaults,
+            search=search,
+            california=california,
+            quantiles=quantiles,
+            sparsity=sparsity,
+        ),
+        __doc__,
+    )

@@ -1,0 +1,237 @@
+"""Choosing the sketch by the data: how sparse it is, and how many rows it has.
+
+choose_sketch     Nyström or p = m/n, by a probe of some points, before any full pass
+grow              rows are doubled until that stops paying; sketches keep the products
+                  S·K of those before them
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pskernels import _engine
+from pskernels._products import matmul
+from pskernels.gram import kernel_matmul
+from pskernels.kernels import Precomputed
+from pskernels.sketches import PSparsified, SubSampling
+
+# Points of a probe.
+PROBE = 1000
+PROBE_ROWS = 64
+
+# Rows that a sketch begins with, and those it ends with.
+FIRST_ROWS = 64
+MAX_ROWS = 4096
+
+# Non-zeros in a row, m = p·n, to choose from.  (2, the cheapest, is never better than
+# Nyström's sketch: bench/estimators.py, part "sparsity".)
+ROW_ENTRIES = (5, 10, 20, 50)
+
+# Where the residual, weighted by squared targets, is this many times the plain one,
+# the sketch misses a small part of the points that matters: 14 to 64 times on the
+# paper's toy data with its far cluster, 0.8 to 3.8 times on eight real data sets.
+UNEVEN = 6.0
+
+# Landmarks that cost little beside the rest of a fit, which is in proportion to s²: so
+# many times s², less if a kernel value has many features.
+LANDMARK_SHARE = 0.1
+FEATURES_OF_A_VALUE = 32
+
+# Points whose kernel matrix is formed, for its diagonal.
+DIAGONAL_BLOCK = 32
+
+
+def choose_sketch(make_map, X, y, s, kind, seed, precomputed=False):
+    """The distribution that is likely to be the best for its cost.
+
+    On a probe of points, the residual of Nyström's sketch,
+
+        r(x) = k(x, x) - ‖z_S(x)‖² ≥ 0,
+
+    is the part of x that the sketch does not see.  If its mean, weighted by squared
+    targets, is far above the plain mean, the data have a rare part that matters, and
+    the densest sketch of ROW_ENTRIES pays.  Else the sketch is as dense as costs next
+    to nothing, or Nyström's.
+
+    Parameters
+    ----------
+    make_map : callable
+        sketch -> FeatureMap, not yet fitted
+    X : array of shape (n, d), checked
+    y : array of shape (n,) or (n, outputs), or None
+        Without targets all points weigh the same, and none is a part that matters.
+    s : int
+    kind : {"rademacher", "gaussian"}
+    seed : int
+    precomputed : bool
+        X is K.
+
+    Returns
+    -------
+    SubSampling or PSparsified
+    """
+    n, d = X.shape
+    affordable = LANDMARK_SHARE * s**2 / (1 + d / FEATURES_OF_A_VALUE)
+    m = max((m for m in ROW_ENTRIES if min(m * s, n) <= affordable), default=0)
+    densest = ROW_ENTRIES[-1]
+    if m < densest and y is not None:
+        if _misses_a_part(make_map, X, y, seed, precomputed):
+            m = densest
+    return PSparsified(s, min(1.0, m / n), kind) if m else SubSampling(s)
+
+
+def _misses_a_part(make_map, X, y, seed, precomputed):
+    """Whether Nyström's sketch misses a small part of the points that matters.
+
+    A smaller sketch of the probe alone tells as well.
+    """
+    n = X.shape[0]
+    probe = np.random.default_rng(seed).choice(n, min(PROBE, n), replace=False)
+    y = y.reshape(n, -1)
+    squares = ((y[probe] - y.mean(axis=0)) ** 2).sum(axis=1)
+    if not squares.any():
+        return False
+    n = len(probe)
+    X = X[np.ix_(probe, probe)] if precomputed else X[probe]
+    feature_map = make_map(SubSampling(min(PROBE_ROWS, n)).draw(n, seed)).fit(X)
+    residual, _ = _residuals(feature_map, X, np.arange(n))
+    return squares @ residual / squares.sum() > UNEVEN * residual.mean()
+
+
+def _residuals(feature_map, X, indices):
+    """(k(x, x) - ‖z_S(x)‖², k(x, x)) of some points."""
+    Z = feature_map.transform(X[indices]).astype(np.float64, copy=False)
+    diagonal = _diagonal(feature_map.kernel_, X, indices)
+    return diagonal - (Z**2).sum(axis=1), diagonal
+
+
+def _diagonal(kernel, X, indices):
+    """k(x, x) of some points."""
+    if kernel.centred:  # shift-invariant
+        return np.ones(len(indices))
+    if isinstance(kernel, Precomputed):
+        return X[indices, indices]
+    blocks = np.array_split(indices, -(-len(indices) // DIAGONAL_BLOCK))
+    return np.concatenate([_block_diagonal(kernel, X[block]) for block in blocks])
+
+
+def _block_diagonal(kernel, X):
+    return np.diag(kernel_matmul(X, None, np.eye(X.shape[0]), kernel=kernel))
+
+
+class Growth(NamedTuple):
+    """A step of `grow`."""
+
+    n_components: int
+    n_landmarks: int
+    rank: int
+    value: float  # what was to become smaller
+
+
+def grow(features, measure, rtol, limit, scale=None):
+    """Double the rows of a sketch until a value stops falling.
+
+    Parameters
+    ----------
+    features : GrowingFeatures
+    measure : callable
+        (feature map, features) -> a number to be made small
+    rtol : float
+        A step that gains no more than this share of the last value is taken back, and
+        is the last one.
+    limit : int
+        Rows at most.
+    scale : float, optional
+        What gains are relative to, in place of the last value.
+
+    Returns
+    -------
+    (feature map, features, list of Growth)
+        The steps include the one that was taken back.
+    """
+    steps, best, s = [], None, min(FIRST_ROWS, limit)
+    while True:
+        feature_map, Z = features.grow(s)
+        value = float(measure(feature_map, Z))
+        n_landmarks = len(feature_map.sketch_.indices)
+        steps.append(Growth(s, n_landmarks, feature_map.rank_, value))
+        if best is not None:
+            last = steps[-2].value
+            if last - value <= rtol * (last if scale is None else scale):
+                return *best, steps
+        best = feature_map, Z
+        if s == limit:
+            return *best, steps
+        s = min(2 * s, limit)
+
+
+def mean_residual(feature_map, X, seed):
+    """Mean of k(x, x) - ‖z_S(x)‖² over a probe of points, as a share of k(x, x)."""
+    n = X.shape[0]
+    probe = np.random.default_rng(seed).choice(n, min(PROBE, n), replace=False)
+    residual, diagonal = _residuals(feature_map, X, probe)
+    return residual.sum() / diagonal.sum()
+
+
+class GrowingFeatures:
+    """Features of sketches of more and more rows.
+
+    A sketch that `extends` a smaller one has its rows, but for the scale, which
+    features do not see: only the products S·K of new rows are computed.
+
+    Parameters
+    ----------
+    make_map : callable
+        sketch -> FeatureMap, not yet fitted
+    make_sketch : callable
+        s -> distribution
+    X : array of shape (n, d), checked
+    seed : int
+
+    Notes
+    -----
+    All of S·K is kept beside the features, which doubles their memory.
+    """
+
+    def __init__(self, make_map, make_sketch, X, seed):
+        self._make_map = make_map
+        self._make_sketch = make_sketch
+        self._X = X
+        self._seed = seed
+        self._KSt = None
+
+    def grow(self, s):
+        """(fitted map, features of all points) of a sketch of s rows."""
+        distribution = self._make_sketch(s)
+        n = self._X.shape[0]
+        sketch = distribution.draw(n, self._seed)
+        feature_map = self._make_map(sketch).fit(self._X)
+        first = 0
+        if self._KSt is not None and distribution.extends:
+            first = self._KSt.shape[1]
+        new = self._products(feature_map, sketch.take_rows(first, s))
+        self._KSt = new if first == 0 else np.hstack([self._KSt, new])
+        whitening = (sketch.scale * feature_map.whitening_).astype(new.dtype)
+        Z = np.empty((n, feature_map.rank_), new.dtype)
+        n_threads, _ = feature_map._limits()
+        return feature_map, matmul(self._KSt, whitening, Z, n_threads)
+
+    def _products(self, feature_map, rows):
+        """K·(rows of S)ᵀ, before scaling."""
+        X = self._X
+        n_threads, memory_limit = feature_map._limits()
+        KSt = np.empty((X.shape[0], rows.shape[0]), feature_map._dtype)
+        tiles = _engine.make_tiles(
+            kernel=feature_map.kernel_,
+            center=feature_map._center,
+            dtype=KSt.dtype,
+            landmarks=_engine.Rows(
+                X.T if feature_map.landmarks_ is None else X, rows.indices
+            ),
+            points=_engine.Rows(X),
+            weights=rows.weights,
+            n_threads=n_threads,
+            memory_limit=memory_limit,
+        )
+        _engine.fill_product(KSt.T, tiles, 1.0, "S·K", verbose=0)
+        return KSt
