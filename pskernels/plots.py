@@ -22,26 +22,43 @@ def plot_convergence(results, *, x="seconds", ax=None):
     """
     check_option(x, "x", ("seconds", "iterations"))
     labelled = _with_labels(results)
-    if ax is None:
-        try:
-            from matplotlib import pyplot
-        except ImportError as error:
-            raise ImportError(
-                "plot_convergence needs matplotlib: pip install pskernels[plot]"
-            ) from error
-        _, ax = pyplot.subplots()
+    ax = get_axes(ax)
     for label, result in labelled.items():
-        # a gap of 0 has no place on a logarithmic axis
-        gaps = [line.dual_gap or math.nan for line in result.history]
-        field = "seconds" if x == "seconds" else "n_iter"
-        at = [getattr(line, field) for line in result.history]
-        ax.plot(at, gaps, marker=".", label=label)
-    ax.axhline(result.tol, color="0.6", linewidth=0.8, linestyle="--")
+        draw_history(ax, result.history, x, label=label)
+    finish_convergence(ax, x, result.tol)
+    return ax
+
+
+def get_axes(ax):
+    """The axes to draw on, those of a new figure by default."""
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ImportError(
+            "plots need matplotlib: pip install pskernels[plot]"
+        ) from error
+    return pyplot.subplots()[1]
+
+
+def draw_history(ax, history, x, **style):
+    """The line of a history of iterations."""
+    # a gap of 0 has no place on a logarithmic axis
+    gaps = [line.dual_gap or math.nan for line in history]
+    field = "seconds" if x == "seconds" else "n_iter"
+    at = [getattr(line, field) for line in history]
+    (line,) = ax.plot(at, gaps, marker=".", **style)
+    return line
+
+
+def finish_convergence(ax, x, tol):
+    """What the axes of histories need."""
+    ax.axhline(tol, color="0.6", linewidth=0.8, linestyle="--")
     ax.set_yscale("log")
     ax.set_xlabel(x)
     ax.set_ylabel("certified gap / objective")
     ax.legend()
-    return ax
 
 
 def _with_labels(results):

@@ -16,6 +16,11 @@ except ImportError as error:
     ) from error
 
 from pskernels.estimators.classifier import SketchedKernelClassifier
+from pskernels.estimators.displays import (
+    ConvergenceDisplay,
+    CVResultsDisplay,
+    QuantileDisplay,
+)
 from pskernels.estimators.quantile import SketchedQuantileRegressor
 from pskernels.estimators.regressor import SketchedKernelRegressor
 from pskernels.estimators.saving import load
@@ -27,7 +32,10 @@ from pskernels.estimators.search import (
 from pskernels.estimators.transformer import KernelSketch
 
 __all__ = [
+    "CVResultsDisplay",
+    "ConvergenceDisplay",
     "KernelSketch",
+    "QuantileDisplay",
     "SketchedKernelClassifier",
     "SketchedKernelClassifierCV",
     "SketchedKernelRegressor",

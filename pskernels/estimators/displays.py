@@ -1,0 +1,284 @@
+"""Plots of estimators, in scikit-learn's style: ``pip install pskernels[plot]``.
+
+A display has data; `plot` draws them, and `from_estimator` does both.
+"""
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
+
+from pskernels._validation import check_option
+from pskernels.plots import draw_history, finish_convergence, get_axes
+
+GRID_POINTS = 200
+
+
+class QuantileDisplay:
+    """Predicted quantiles along one feature.
+
+    Parameters
+    ----------
+    values : array of shape (n,)
+        Of the feature, increasing.
+    predicted : array of shape (n, levels)
+    quantiles : sequence of float
+    name : str
+        Of the feature.
+    points : tuple (x, y) of arrays, optional
+        Data to show beneath.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+    lines_ : list of matplotlib Line2D, one for each level
+    """
+
+    def __init__(self, *, values, predicted, quantiles, name="x", points=None):
+        self.values = values
+        self.predicted = predicted
+        self.quantiles = quantiles
+        self.name = name
+        self.points = points
+
+    @classmethod
+    def from_estimator(cls, estimator, X, y=None, *, feature=0, ax=None):
+        """Plot the quantiles of a fitted `SketchedQuantileRegressor`.
+
+        Parameters
+        ----------
+        estimator : SketchedQuantileRegressor
+        X : array or data frame of shape (n, d)
+            The feature runs over its range in X; all others are at their medians.
+        y : array of shape (n,), optional
+            Shown as points.
+        feature : int or str
+            The number of the feature, or its name if X had names in `fit`.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        QuantileDisplay
+        """
+        check_is_fitted(estimator)
+        names = getattr(estimator, "feature_names_in_", None)
+        number = _feature_number(feature, names, estimator.n_features_in_)
+        if sp.issparse(X):
+            raise TypeError("X must be dense, to have medians: pass X.toarray()")
+        points = np.asarray(X, dtype=np.float64)
+        grid = np.repeat(np.median(points, axis=0)[None], GRID_POINTS, axis=0)
+        column = points[:, number]
+        grid[:, number] = np.linspace(column.min(), column.max(), GRID_POINTS)
+        rows = grid
+        if names is not None:  # as in fit, or scikit-learn warns
+            rows = type(X)(dict(zip(names, grid.T, strict=True)))
+        predicted = np.reshape(estimator.predict(rows), (GRID_POINTS, -1))
+        display = cls(
+            values=grid[:, number],
+            predicted=predicted,
+            quantiles=estimator.quantiles_,
+            name=f"feature {number}" if names is None else str(names[number]),
+            points=None if y is None else (column, np.ravel(y)),
+        )
+        return display.plot(ax=ax)
+
+    def plot(self, *, ax=None):
+        """Draw a line for each level.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            A new figure by default.
+
+        Returns
+        -------
+        QuantileDisplay
+        """
+        self.ax_ = get_axes(ax)
+        self.figure_ = self.ax_.figure
+        if self.points is not None:
+            self.ax_.plot(*self.points, ".", color="0.8", markersize=3, zorder=0)
+        self.lines_ = [
+            self.ax_.plot(self.values, column, label=f"{level:g}")[0]
+            for level, column in zip(self.quantiles, self.predicted.T, strict=True)
+        ]
+        self.ax_.set_xlabel(self.name)
+        self.ax_.set_ylabel("y")
+        self.ax_.legend(title="quantile")
+        return self
+
+
+def _feature_number(feature, names, n_features):
+    if isinstance(feature, str):
+        if names is None or feature not in names:
+            known = "no names" if names is None else ", ".join(map(str, names))
+            raise ValueError(f"feature {feature!r} is not known; the fit had {known}")
+        return list(names).index(feature)
+    if not 0 <= feature < n_features:
+        raise ValueError(f"feature must be from 0 to {n_features - 1}, got {feature}")
+    return int(feature)
+
+
+class CVResultsDisplay:
+    """Mean scores of a search: lines over alpha, one for each gamma.
+
+    Parameters
+    ----------
+    alphas : array of shape (candidates,)
+    scores : array of shape (candidates,)
+        Means over folds.
+    errors : array of shape (candidates,)
+        Standard deviations over folds.
+    labels : list of str
+        What each candidate has beside its alpha.
+    best : int
+        The number of the best candidate.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+    lines_ : list of matplotlib Line2D, one for each label
+    """
+
+    def __init__(self, *, alphas, scores, errors, labels, best):
+        self.alphas = alphas
+        self.scores = scores
+        self.errors = errors
+        self.labels = labels
+        self.best = best
+
+    @classmethod
+    def from_estimator(cls, estimator, *, ax=None):
+        """Plot the scores of a fitted search.
+
+        Parameters
+        ----------
+        estimator : SketchedKernelRegressorCV, or any search whose cv_results_ has alpha
+            `GridSearchCV` over one of the estimators, too.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        CVResultsDisplay
+        """
+        check_is_fitted(estimator)
+        results = estimator.cv_results_
+        params = results["params"]
+        if "alpha" not in params[0]:
+            raise ValueError(f"the search must have alphas, got {sorted(params[0])}")
+        display = cls(
+            alphas=np.array([float(candidate["alpha"]) for candidate in params]),
+            scores=results["mean_test_score"],
+            errors=results["std_test_score"],
+            labels=[_label(candidate) for candidate in params],
+            best=estimator.best_index_,
+        )
+        return display.plot(ax=ax)
+
+    def plot(self, *, ax=None):
+        """Draw a line for each label, and mark the best candidate.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            A new figure by default.
+
+        Returns
+        -------
+        CVResultsDisplay
+        """
+        self.ax_ = get_axes(ax)
+        self.figure_ = self.ax_.figure
+        self.lines_ = []
+        for label in dict.fromkeys(self.labels):
+            (numbers,) = np.nonzero(np.array(self.labels) == label)
+            numbers = numbers[np.argsort(self.alphas[numbers])]
+            at, scores = self.alphas[numbers], self.scores[numbers]
+            (line,) = self.ax_.plot(at, scores, marker=".", label=label)
+            errors = self.errors[numbers]
+            self.ax_.fill_between(
+                at, scores - errors, scores + errors, color=line.get_color(), alpha=0.1
+            )
+            self.lines_.append(line)
+        at, score = self.alphas[self.best], self.scores[self.best]
+        self.ax_.plot(at, score, "k*", markersize=12, label="best")
+        self.ax_.set_xscale("log")
+        self.ax_.set_xlabel("alpha")
+        self.ax_.set_ylabel("mean score")
+        self.ax_.legend()
+        return self
+
+
+def _label(candidate):
+    rest = [
+        f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in candidate.items()
+        if name != "alpha"
+    ]
+    return ", ".join(rest) or "all"
+
+
+class ConvergenceDisplay:
+    """The certified gap of fits, over time or iterations.
+
+    Parameters
+    ----------
+    histories : dict of labels and histories
+    tol : float
+    x : {"seconds", "iterations"}
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+    lines_ : list of matplotlib Line2D, one for each history
+    """
+
+    def __init__(self, *, histories, tol, x="seconds"):
+        self.histories = histories
+        self.tol = tol
+        self.x = x
+
+    @classmethod
+    def from_estimator(cls, *estimators, x="seconds", ax=None):
+        """Plot how fits of machines converged.
+
+        Parameters
+        ----------
+        *estimators : SketchedKernelRegressor and the like, fitted
+        x : {"seconds", "iterations"}
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        ConvergenceDisplay
+        """
+        if not estimators:
+            raise ValueError("from_estimator needs at least one estimator")
+        histories = {}
+        for number, estimator in enumerate(estimators):
+            check_is_fitted(estimator, "history_")
+            label = f"{number}: {estimator.loss_}, alpha={estimator.alpha_:.3g}"
+            histories[label] = estimator.history_
+        display = cls(histories=histories, tol=estimators[-1].tol, x=x)
+        return display.plot(ax=ax)
+
+    def plot(self, *, ax=None):
+        """Draw a line for each history.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            A new figure by default.
+
+        Returns
+        -------
+        ConvergenceDisplay
+        """
+        check_option(self.x, "x", ("seconds", "iterations"))
+        self.ax_ = get_axes(ax)
+        self.figure_ = self.ax_.figure
+        self.lines_ = [
+            draw_history(self.ax_, history, self.x, label=label)
+            for label, history in self.histories.items()
+        ]
+        finish_convergence(self.ax_, self.x, self.tol)
+        return self

@@ -1,0 +1,91 @@
+"""Displays of estimators show what the estimators have."""
+
+import numpy as np
+import pytest
+from sklearn.model_selection import GridSearchCV
+from test_estimators import make_data
+
+from pskernels.estimators import (
+    ConvergenceDisplay,
+    CVResultsDisplay,
+    QuantileDisplay,
+    SketchedKernelRegressor,
+    SketchedKernelRegressorCV,
+    SketchedQuantileRegressor,
+)
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("agg")
+
+pyplot = pytest.importorskip("matplotlib.pyplot")
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    pyplot.close("all")
+
+
+def test_quantiles_along_a_feature(rng):
+    import pandas as pd
+
+    X, y = make_data(rng)
+    levels = [0.1, 0.5, 0.9]
+    model = SketchedQuantileRegressor(quantiles=levels, random_state=0).fit(X, y)
+    display = QuantileDisplay.from_estimator(model, X, y, feature=1)
+    assert len(display.lines_) == 3
+    assert display.ax_.get_xlabel() == "feature 1"
+    at, drawn = display.lines_[2].get_data()
+    assert (at[0], at[-1]) == (X[:, 1].min(), X[:, 1].max())
+    row = np.median(X, axis=0)
+    row[1] = at[77]
+    assert drawn[77] == pytest.approx(model.predict(row[None])[0, 2])
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    named = SketchedQuantileRegressor(quantiles=0.5, random_state=0).fit(frame, y)
+    _, ax = pyplot.subplots()
+    display = QuantileDisplay.from_estimator(named, frame, feature="c", ax=ax)
+    assert display.ax_ is ax and ax.get_xlabel() == "c" and len(display.lines_) == 1
+    with pytest.raises(ValueError, match="feature 'd' is not known; the fit had a, b"):
+        QuantileDisplay.from_estimator(named, frame, feature="d")
+    with pytest.raises(ValueError, match="feature must be from 0 to 2, got 3"):
+        QuantileDisplay.from_estimator(model, X, feature=3)
+
+
+def test_scores_of_a_search(rng):
+    X, y = make_data(rng)
+    grid = dict(alpha=[1e-4, 1e-3, 1e-2], gamma=[0.5, 2.0])
+    ours = SketchedKernelRegressorCV(
+        loss="squared", alphas=grid["alpha"], gammas=grid["gamma"], cv=3, random_state=0
+    ).fit(X, y)
+    theirs = GridSearchCV(
+        SketchedKernelRegressor(loss="squared", random_state=0), grid, cv=3
+    ).fit(X, y)
+    for search in (ours, theirs):
+        display = CVResultsDisplay.from_estimator(search)
+        labels = [line.get_label() for line in display.lines_]
+        assert labels == ["gamma=0.5", "gamma=2"]
+        at, scores = display.lines_[1].get_data()
+        np.testing.assert_allclose(at, grid["alpha"])
+        chosen = ours.cv_results_["param_gamma"] == 2.0
+        np.testing.assert_allclose(scores, ours.cv_results_["mean_test_score"][chosen])
+    with pytest.raises(ValueError, match="the search must have alphas"):
+        other = GridSearchCV(SketchedKernelRegressor(), dict(gamma=[1.0]), cv=2)
+        CVResultsDisplay.from_estimator(other.fit(X, y))
+
+
+@pytest.mark.parametrize("x", ["seconds", "iterations"])
+def test_convergence(x, rng):
+    X, y = make_data(rng)
+    models = [
+        SketchedKernelRegressor(loss=loss, random_state=0).fit(X, y)
+        for loss in ("huber", "absolute")
+    ]
+    display = ConvergenceDisplay.from_estimator(*models, x=x)
+    assert len(display.lines_) == 2
+    assert display.ax_.get_xlabel() == x
+    gaps = display.lines_[1].get_ydata()
+    assert gaps[-1] == pytest.approx(models[1].dual_gap_, rel=1e-3)
+    with pytest.raises(ValueError, match="x must be one of"):
+        ConvergenceDisplay.from_estimator(*models, x="hours")
+    with pytest.raises(ValueError, match="at least one estimator"):
+        ConvergenceDisplay.from_estimator()
