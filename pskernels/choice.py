@@ -71,6 +71,8 @@ def choose_sketch(make_map, X, y, s, kind, seed, precomputed=False):
     SubSampling or PSparsified
     """
     n, d = X.shape
+    if precomputed:  # values are only read
+        d = 0
     affordable = LANDMARK_SHARE * s**2 / (1 + d / FEATURES_OF_A_VALUE)
     m = max((m for m in ROW_ENTRIES if min(m * s, n) <= affordable), default=0)
     densest = ROW_ENTRIES[-1]

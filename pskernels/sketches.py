@@ -534,6 +534,7 @@ class ROS(_Distribution):
     transform: str = "cosine"
 
     TRANSFORMS: ClassVar = ("cosine", "hadamard")
+    extends: ClassVar = True
 
     def __post_init__(self):
         super().__post_init__()

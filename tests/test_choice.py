@@ -1,0 +1,242 @@
+"""Choosing the sketch by the data: sparsity, rows, and gamma."""
+
+import numpy as np
+import pytest
+import reference
+import scipy.sparse as sp
+from sklearn.base import clone
+from test_estimators import few_points, make_data
+
+import pskernels as psk
+from pskernels import _engine, choice
+from pskernels.estimators import (
+    KernelSketch,
+    SketchedKernelClassifier,
+    SketchedKernelRegressor,
+    SketchedKernelRegressorCV,
+    SketchedQuantileRegressor,
+)
+
+SKETCHES = {
+    "p-sr": lambda s: psk.PSparsified(s, 0.05),
+    "p-sg": lambda s: psk.PSparsified(s, 0.05, "gaussian"),
+    "dense": lambda s: psk.PSparsified(s, 0.6),
+    "gaussian": psk.Gaussian,
+    "nystroem": psk.SubSampling,
+    "accumulation": lambda s: psk.Accumulation(s, m=3),
+    "count-sketch": psk.CountSketch,
+    "ros": psk.ROS,
+}
+EXTENDING = tuple(name for name in SKETCHES if name != "count-sketch")
+
+
+# ---- sketches that grow ----
+
+
+@pytest.mark.parametrize("name", SKETCHES)
+def test_more_rows_extend_a_sketch(name):
+    make = SKETCHES[name]
+    small, large = make(10).draw(300, 5), make(25).draw(300, 5)
+    same = np.allclose(
+        small.to_dense() / small.scale, large.to_dense()[:10] / large.scale
+    )
+    assert same == (name in EXTENDING) == make(10).extends
+
+
+@pytest.mark.parametrize("name", SKETCHES)
+def test_rows_of_a_sketch(name):
+    sketch = SKETCHES[name](12).draw(200, 0)
+    rows = sketch.take_rows(4, 9)
+    np.testing.assert_array_equal(rows.to_dense(), sketch.to_dense()[4:9])
+    assert (rows.to_dense() != 0).any(axis=0).sum() == len(rows.indices)
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse", "float32", "precomputed"])
+@pytest.mark.parametrize("name", SKETCHES)
+def test_growing_features_are_those_of_the_sketch(name, form, rng):
+    X = rng.normal(size=(300, 3))
+    kernel = psk.RBF(0.5)
+    K = reference.rbf(X, X, 0.5)
+    if form == "sparse":
+        X = sp.csr_array(X)
+    elif form == "float32":
+        X = X.astype(np.float32)
+    elif form == "precomputed":
+        X, kernel = K, "precomputed"
+
+    def make_map(sketch):
+        return psk.FeatureMap(kernel, sketch=sketch)
+
+    features = choice.GrowingFeatures(make_map, SKETCHES[name], X, seed=3)
+    for s in (5, 10, 20):
+        feature_map, Z = features.grow(s)
+        S = SKETCHES[name](s).draw(300, 3).to_dense()
+        cut = s * np.finfo(Z.dtype).eps
+        expected = reference.sketched_kernel(K, K, S, cut)
+        Z = Z.astype(float)
+        tolerance = 1e-3 if form == "float32" else 1e-9
+        assert reference.relative_error(Z @ Z.T, expected) < tolerance
+        np.testing.assert_allclose(feature_map.transform(X), Z, atol=10 * tolerance)
+
+
+def test_rows_are_computed_once(rng, monkeypatch):
+    X = rng.normal(size=(400, 3))
+    values = []
+    fill = _engine.fill_product
+
+    def counted(out, tiles, *rest, **options):
+        values.append(tiles.m * tiles.n)
+        return fill(out, tiles, *rest, **options)
+
+    monkeypatch.setattr(_engine, "fill_product", counted)
+    features = choice.GrowingFeatures(
+        lambda sketch: psk.FeatureMap(sketch=sketch), psk.SubSampling, X, seed=0
+    )
+    for s in (20, 40, 80):
+        features.grow(s)
+    assert sum(values) == 80 * 400
+
+
+def test_growth_stops_where_it_no_longer_pays(rng):
+    X = rng.uniform(-1, 1, size=(1000, 2))
+    y = np.sin(5 * X[:, 0]) * np.cos(4 * X[:, 1]) + 0.1 * rng.normal(size=1000)
+    steps = {}
+    for gamma in (0.05, 30.0):  # a kernel of few, and of many eigenvalues
+        model = SketchedKernelRegressor(
+            n_components="auto", gamma=gamma, alpha=1e-6, random_state=0
+        ).fit(X, y)
+        rows = [step.n_components for step in model.growth_]
+        assert rows == [64 * 2**k for k in range(len(rows))] or rows[-1] == 1000
+        losses = [step.value for step in model.growth_]
+        gains = -np.diff(losses) / losses[:-1]
+        assert (gains[:-1] > 0.01).all()
+        taken_back = gains[-1] <= 0.01
+        kept = model.growth_[-2 if taken_back else -1]
+        assert model.sketch_.shape[0] == kept.n_components
+        assert len(model.landmarks_) == kept.n_landmarks
+        steps[gamma] = len(rows)
+    assert model.score(X, y) > 0.95
+    assert steps[0.05] < steps[30.0]
+
+
+@few_points
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        KernelSketch(gamma=3.0),
+        SketchedKernelRegressor(gamma=3.0, loss="squared", sketch="nystroem"),
+        SketchedKernelRegressor(gamma=3.0, p="auto"),
+        SketchedKernelRegressor(gamma=3.0, sketch="ros"),
+        SketchedQuantileRegressor(gamma=3.0),
+        SketchedKernelClassifier(gamma=3.0),
+    ],
+    ids=str,
+)
+def test_every_estimator_can_grow(estimator, rng):
+    X, y = make_data(rng)
+    if isinstance(estimator, SketchedKernelClassifier):
+        y = np.digitize(y, [0, 1])
+    model = clone(estimator).set_params(n_components="auto", random_state=0)
+    model.fit(X, y)
+    assert len(model.growth_) >= 2
+    looser = clone(model).set_params(rtol=0.5).fit(X, y)
+    assert len(looser.growth_) <= len(model.growth_)
+    if not hasattr(model, "transform"):
+        model.fit(X, y, sample_weight=rng.uniform(size=len(y)))
+        model.fit(X[:20], y[:20])
+        assert model.growth_[0].n_components == 20
+
+
+def test_growth_is_checked(rng):
+    X, y = make_data(rng)
+    for parameters, message in [
+        (dict(n_components="many"), "n_components must be one of 'auto'"),
+        (dict(n_components="auto", rtol=0.0), "rtol must be positive"),
+        (dict(n_components="auto", sketch=psk.Gaussian(5)), "a sketch by name"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            SketchedKernelRegressor(**parameters).fit(X, y)
+    with pytest.raises(ValueError, match="n_components must be a number here"):
+        SketchedKernelRegressorCV(n_components="auto").fit(X, y)
+
+
+# ---- p ----
+
+
+def rare_cluster(rng, n=4000):
+    """A hundredth of the points far away, with targets that are far as well."""
+    X = rng.uniform(size=(n, 5))
+    X[: n // 100] = rng.normal(1.5, 0.25, size=(n // 100, 5))
+    y = X[:, 0] + np.exp(4 * X[:, 1]) + 0.1 * rng.normal(size=n)
+    order = rng.permutation(n)
+    return X[order], y[order]
+
+
+def row_entries(model):
+    return model.sketch_.weights.nnz / model.sketch_.shape[0]
+
+
+@pytest.mark.parametrize("sketch", ["p-sr", "p-sg"])
+def test_a_rare_part_that_matters_asks_for_a_dense_sketch(sketch, rng):
+    X, y = rare_cluster(rng)
+    model = SketchedKernelRegressor(p="auto", sketch=sketch, gamma=0.5, random_state=0)
+    assert row_entries(model.fit(X, y)) == pytest.approx(50, rel=0.1)
+    transformer = KernelSketch(p="auto", sketch=sketch, gamma=0.5, random_state=0)
+    assert row_entries(transformer.fit(X, y)) == pytest.approx(50, rel=0.1)
+    # without targets, or with others, nothing matters more than the rest
+    assert row_entries(transformer.fit(X)) == pytest.approx(5, rel=0.2)
+    even = np.sin(X.sum(axis=1))
+    assert row_entries(model.fit(X, even)) == pytest.approx(5, rel=0.2)
+    assert row_entries(model.fit(X, np.ones(len(X)))) == pytest.approx(5, rel=0.2)
+
+
+def test_the_cost_of_kernel_values_counts(rng):
+    few, many = rng.normal(size=(3000, 2)), rng.normal(size=(3000, 500))
+    y = rng.normal(size=3000)
+    model = SketchedKernelRegressor(p="auto", loss="squared", random_state=0)
+    assert row_entries(model.fit(few, y)) == pytest.approx(5, rel=0.2)
+    assert row_entries(model.fit(many, y)) == 1  # Nyström
+    wide = clone(model).set_params(n_components=400)
+    assert row_entries(wide.fit(few, y)) == pytest.approx(50, rel=0.1)
+    small = model.fit(few[:300], y[:300])  # nearly all of them are landmarks
+    assert len(small.landmarks_) > 290
+
+
+@pytest.mark.parametrize("kernel", ["polynomial", "linear", "precomputed", "cosine"])
+def test_p_of_other_kernels(kernel, rng):
+    X, y = rare_cluster(rng, n=1500)
+    X = X @ X.T if kernel == "precomputed" else X
+    model = SketchedKernelRegressor(kernel=kernel, p="auto", random_state=0).fit(X, y)
+    assert 4 < row_entries(model) < 56
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_p_is_checked(rng):
+    X, y = make_data(rng)
+    for parameters, message in [
+        (dict(p="best"), "p must be one of 'auto'"),
+        (dict(p="auto", sketch="nystroem"), "p='auto' is for sketch='p-sr' or 'p-sg'"),
+        (dict(p="auto", sketch=psk.PSparsified(9)), "p='auto' is for sketch='p-sr'"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            SketchedKernelRegressor(**parameters).fit(X, y)
+
+
+# ---- gamma ----
+
+
+def test_gamma_by_folds(rng):
+    X = rng.uniform(-1, 1, size=(800, 2))
+    y = np.sin(12 * X[:, 0]) + 0.1 * rng.normal(size=800)  # needs a large gamma
+    by_folds = SketchedKernelRegressor(gamma="cv", random_state=0).fit(X, y)
+    scale = 1 / (2 * X.var())
+    assert by_folds.kernel_.gamma == pytest.approx(3 * scale)
+    assert by_folds.gamma == "cv"
+    smooth = SketchedKernelRegressor(gamma="cv", random_state=0).fit(X, X[:, 0])
+    assert smooth.kernel_.gamma < scale
+    labels = SketchedKernelClassifier(gamma="cv", random_state=0).fit(X, y > 0)
+    assert labels.score(X, y > 0) > 0.95
+    with pytest.raises(ValueError, match="gamma='cv' needs a kernel by name"):
+        SketchedKernelRegressor(kernel="linear", gamma="cv").fit(X, y)
+    with pytest.raises(ValueError, match="gamma must be one of 'scale', 'median'"):
+        KernelSketch(gamma="cv").fit(X)
