@@ -6,6 +6,7 @@ Python (`PythonTiles`).  Between blocks Python handles signals, so that Ctrl-C
 works, and progress is reported.
 """
 
+import math
 import os
 import time
 from dataclasses import dataclass, replace
@@ -186,11 +187,12 @@ class _Problem:
     dtype: np.dtype
     n: int
     m: int
-    s: int
+    s: int  # rows of results, for all gammas
     d: int
-    weights_per_landmark: float  # s if the weights are dense
+    weights_per_landmark: float  # all rows of W if it is dense
     dense: bool
     copies_points: bool
+    n_gammas: int
 
     @property
     def is_double(self):
@@ -207,7 +209,7 @@ class _Problem:
     @property
     def cost(self):
         """Of a kernel value and its use, counted in features."""
-        return self.d + FIXED_COST + (self.s if self.dense else 0)
+        return self.d + FIXED_COST * self.n_gammas + (self.s if self.dense else 0)
 
 
 @dataclass(frozen=True)
@@ -234,6 +236,7 @@ class _Tiling:
             problem.dense,
             self.row_tile,
             self.col_tile,
+            self.group * self.row_tile if problem.n_gammas > 1 else 0,
         )
         return _ceil_to(size, 64)
 
@@ -261,9 +264,12 @@ def _choose_tiling(problem, n_threads, memory_limit):
     row_tile = _ceil_to(max(1, min(ROW_TILE, GROUP_BYTES // row_bytes, problem.m)), mr)
     group = 1  # dense weights are applied after each tile
     if not problem.dense:
-        tile_additions = row_tile * problem.weights_per_landmark / problem.s
+        weight_rows = problem.s // problem.n_gammas
+        tile_additions = row_tile * problem.weights_per_landmark / weight_rows
+        # landmarks, or for several gammas the arguments of their kernel values
+        widest = max(row_bytes, nr * itemsize if problem.n_gammas > 1 else 0)
         group = min(
-            GROUP_BYTES // (row_tile * row_bytes), int(GROUP_ADDITIONS / tile_additions)
+            GROUP_BYTES // (row_tile * widest), int(GROUP_ADDITIONS / tile_additions)
         )
     copied_tiles = int(problem.copies_points)
     least = _Tiling(row_tile, max(1, group), 1, nr, copied_tiles, 1)
@@ -301,7 +307,11 @@ def _aligned_buffers(n_threads, size):
 
 
 class NativeTiles:
-    """W · K(landmarks, points) for one block of landmarks, by the engine."""
+    """W · K(landmarks, points) for one block of landmarks, by the engine.
+
+    For several `gammas`, and W that is sparse, there is a product for each, an array of
+    shape (gammas, s, n), from distances that are computed once.
+    """
 
     def __init__(
         self,
@@ -314,8 +324,17 @@ class NativeTiles:
         weights,
         n_threads,
         memory_limit,
+        gammas=None,
     ):
-        self.n, self.m, self.s = points.n, landmarks.n, weights.shape[0]
+        self._ratios = np.ones(1)
+        if gammas is not None:
+            # of the largest one: distances, and with them their errors, only shrink
+            kernel = replace(kernel, gamma=max(gammas))
+            self._ratios = np.array(gammas) / kernel.gamma
+        n_gammas = len(self._ratios)
+        s = weights.shape[0]
+        self.n, self.m = points.n, landmarks.n
+        self.shape = (s,) if gammas is None else (n_gammas, s)  # of a column of results
         self.dtype = dtype
         self._kernel = kernel
         self._center = center
@@ -327,11 +346,12 @@ class NativeTiles:
             dtype=dtype,
             n=self.n,
             m=self.m,
-            s=self.s,
+            s=n_gammas * s,
             d=landmarks.d,
-            weights_per_landmark=self.s if dense else weights.nnz / self.m,
+            weights_per_landmark=s if dense else weights.nnz / self.m,
             dense=dense,
             copies_points=not points.is_contiguous(dtype),
+            n_gammas=n_gammas,
         )
         self._tiling = tiling = _choose_tiling(problem, n_threads, memory_limit)
         self._buffers = _aligned_buffers(
@@ -395,7 +415,7 @@ class NativeTiles:
             self._points.get(start, end, self.dtype),
             self._center,
             *self._loaded,
-            out,
+            out if out.ndim == 3 else out[None],
             self._buffers,
             (
                 _gram.KERNEL_CODES[kernel.name],
@@ -403,6 +423,7 @@ class NativeTiles:
                 kernel.coef0,
                 DIRECT_ABOVE[str(self.dtype)],
             ),
+            self._ratios,
             kernel.factor,
             kernel.normalised,
             scale,
@@ -429,16 +450,18 @@ class PythonTiles:
     row_block = col_unit = first_cols = max_cols = PYTHON_TILE
 
     def __init__(self, *, tile, n, m, point_size, dtype, weights, memory_limit):
-        self.n, self.m, self.s = n, m, weights.shape[0]
+        self.n, self.m = n, m
+        s = weights.shape[0]
+        self.shape = (s,)
         self.dtype = dtype
         self._tile = tile
         self._weights = weights
         # landmarks and points, the tile in two types, and the product
-        needed = 8 * PYTHON_TILE * (2 * point_size + 2 * PYTHON_TILE + self.s)
+        needed = 8 * PYTHON_TILE * (2 * point_size + 2 * PYTHON_TILE + s)
         if needed > memory_limit:
             raise ValueError(
                 f"memory_limit={memory_limit} bytes is too small for tiles of "
-                f"{PYTHON_TILE} x {PYTHON_TILE} and {self.s} rows of results: at "
+                f"{PYTHON_TILE} x {PYTHON_TILE} and {s} rows of results: at "
                 f"least {needed} are needed"
             )
 
@@ -582,25 +605,27 @@ def symmetric_product(tiles, weights, memory_limit, verbose):
     """W · K(landmarks, landmarks) · Wᵀ in float64, from half of K.
 
     With U the upper triangle of K and half of its diagonal, K = U + Uᵀ, and the
-    product is T·Wᵀ + (T·Wᵀ)ᵀ for T = W·U.
+    product is T·Wᵀ + (T·Wᵀ)ᵀ for T = W·U.  For several gammas, one for each.
     """
     with progress(tiles.m * (tiles.m + 1) // 2, "S·K·Sᵀ", verbose) as report:
 
         def columns_of_t(start, end):
-            T = np.empty((tiles.s, end - start), tiles.dtype)
+            T = np.empty((*tiles.shape, end - start), tiles.dtype)
             _fill_columns(T, tiles, start, end, end, 1.0, True, report)
-            return T
+            return T.reshape(-1, end - start)
 
-        product = times_weights_t(columns_of_t, weights, memory_limit)
-    return product + product.T
+        n_rows = math.prod(tiles.shape)
+        product = times_weights_t(columns_of_t, weights, memory_limit, n_rows)
+    product = product.reshape(*tiles.shape, -1)
+    return product + product.swapaxes(-1, -2)
 
 
-def times_weights_t(get_columns, weights, memory_limit):
-    """A · Wᵀ in float64; get_columns(start, end) are columns of A."""
+def times_weights_t(get_columns, weights, memory_limit, n_rows):
+    """A · Wᵀ in float64; get_columns(start, end) are columns of A, of n_rows."""
     s, m = weights.shape
     # columns in their type and in float64; half of the limit is left to tiles
-    step = max(1, min(SKST_COLUMNS, memory_limit // (2 * 16 * s)))
-    total = np.zeros((s, s))
+    step = max(1, min(SKST_COLUMNS * s // n_rows, memory_limit // (2 * 16 * n_rows)))
+    total = np.zeros((n_rows, s))
     for start in range(0, m, step):
         end = min(m, start + step)
         A = get_columns(start, end).astype(np.float64, copy=False)
@@ -624,7 +649,7 @@ def _fill_columns(out, tiles, col_start, col_end, row_end, scale, triangle, repo
         while start < col_end:
             end = min(col_end, start + size)
             began = time.perf_counter()
-            block = out[:, start - col_start : end - col_start]
+            block = out[..., start - col_start : end - col_start]
             tiles.add_columns(block, start, end, scale, row_start > 0, triangle)
             seconds = max(time.perf_counter() - began, 1e-6)
             report(_n_evaluated(row_start, n_rows, start, end, triangle))

@@ -11,6 +11,8 @@ no point, is what it is compared with.  Neither sees y or a loss.
 import inspect
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from dataclasses import replace
 
 import numpy as np
 import scipy.linalg
@@ -38,7 +40,14 @@ from pskernels.gram import (
     _sketch_landmarks,
     _warn_if_not_finite,
 )
-from pskernels.kernels import RBF, Laplacian, Matern, Precomputed, get_kernel
+from pskernels.kernels import (
+    RBF,
+    Laplacian,
+    Matern,
+    Precomputed,
+    _GammaKernel,
+    get_kernel,
+)
 from pskernels.sketches import PSparsified
 
 DEFAULT_ROWS = 100
@@ -340,19 +349,33 @@ class FeatureMap(_KernelMap):
             )
         kernel, center = _prepare(kernel, X, "X", n_threads, memory_limit)
         landmarks = None if precomputed else _take_rows(X, sketch.indices)
-        SKSt = _sketch_landmarks(
+        rows = _engine.Rows(X, sketch.indices) if precomputed else landmarks
+        SKSt = self._sketch_landmarks(rows, sketch, kernel, center)
+        self._set(X, sketch, landmarks, kernel, center, SKSt)
+        # K is symmetric: its rows of landmarks lie together, their columns do not
+        return X.T if precomputed and X.flags.c_contiguous else X
+
+    def _sketch_landmarks(self, landmarks, sketch, kernel, center, **options):
+        """S·K·Sᵀ in float64."""
+        n_threads, memory_limit = self._limits()
+        if not isinstance(landmarks, _engine.Rows):
+            landmarks = _engine.Rows(landmarks)
+        return _sketch_landmarks(
             sketch,
-            _engine.Rows(X, sketch.indices) if precomputed else _engine.Rows(landmarks),
+            landmarks,
             kernel=kernel,
             center=center,
             dtype=np.dtype(np.float64),
             n_threads=n_threads,
             memory_limit=memory_limit,
             verbose=self.verbose,
+            **options,
         )
+
+    def _set(self, X, sketch, landmarks, kernel, center, SKSt):
+        """What was learnt; a fit that fails leaves the map as it was."""
         dtype = common_dtype(X)
         whitening = _whitening(SKSt, np.finfo(dtype).eps)
-        # from here on nothing fails: a fit that does leaves the map as it was
         self.kernel_ = kernel
         self.sketch_ = sketch
         self.landmarks_ = landmarks
@@ -361,8 +384,6 @@ class FeatureMap(_KernelMap):
         self.n_features_in_ = X.shape[1]
         self._center = center
         self._dtype = dtype
-        # K is symmetric: its rows of landmarks lie together, their columns do not
-        return X.T if precomputed and X.flags.c_contiguous else X
 
     def _landmark_rows(self, X):
         """The landmarks, or their rows of K(landmarks, X) if it is precomputed."""
@@ -372,27 +393,12 @@ class FeatureMap(_KernelMap):
 
     def _fill(self, out, X):
         """out = z_S(X), of points that are checked."""
-        n_threads, memory_limit = self._limits()
-        s = self.sketch_.shape[0]
-        half = memory_limit // 2  # for a block of S·K, and as much for tiles of K
-        point_bytes = s * out.itemsize
-        step = _points_of_a_block(
-            point_bytes, min(half, BLOCK_POINTS * point_bytes), memory_limit
-        )
-        work = np.empty((min(step, X.shape[0]), s), out.dtype)
-        whitening = self.whitening_.astype(out.dtype, copy=False)
-        with progress(X.shape[0], "z_S", self.verbose) as report:
-            for start in range(0, X.shape[0], step):
-                block = X[start : start + step]
-                KSt = work[: block.shape[0]]
-                self._sketch_block(KSt.T, block, n_threads, half)
-                matmul(KSt, whitening, out[start : start + step], n_threads)
-                report(block.shape[0])
+        _fill_maps([self], [out], X)
         if not self.kernel_.centred:  # shift-invariant kernels are at most 1
             _warn_if_not_finite(out, "z_S", stacklevel=4)
         return out
 
-    def _sketch_block(self, SK, X, n_threads, memory_limit):
+    def _sketch_block(self, SK, X, n_threads, memory_limit, **options):
         """SK = S · K(points of the fit, X), for one block of points."""
         try:
             tiles = _engine.make_tiles(
@@ -404,6 +410,7 @@ class FeatureMap(_KernelMap):
                 weights=self.sketch_.weights,
                 n_threads=n_threads,
                 memory_limit=memory_limit,
+                **options,
             )
         except ValueError as error:
             raise ValueError(
@@ -440,6 +447,77 @@ class FeatureMap(_KernelMap):
             memory_limit=memory_limit,
             verbose=self.verbose,
         )
+
+
+def _fill_maps(maps, outs, X):
+    """Features of maps that differ by gamma alone, of points that are checked."""
+    first, dtype = maps[0], outs[0].dtype
+    n_threads, memory_limit = first._limits()
+    s, n = first.sketch_.shape[0], X.shape[0]
+    half = memory_limit // 2  # for a block of S·K, and as much for tiles of K
+    point_bytes = len(maps) * s * dtype.itemsize
+    n_bytes = min(half, BLOCK_POINTS * s * dtype.itemsize)
+    step = _points_of_a_block(point_bytes, n_bytes, memory_limit)
+    work = np.empty((len(maps), min(step, n), s), dtype)
+    whitenings = [one.whitening_.astype(dtype, copy=False) for one in maps]
+    options = {}
+    if len(maps) > 1:
+        options["gammas"] = [one.kernel_.gamma for one in maps]
+    with progress(n, "z_S", first.verbose) as report:
+        for start in range(0, n, step):
+            block = X[start : start + step]
+            KSts = work[:, : block.shape[0]]
+            SK = KSts.swapaxes(1, 2) if len(maps) > 1 else KSts[0].T
+            first._sketch_block(SK, block, n_threads, half, **options)
+            for KSt, whitening, out in zip(KSts, whitenings, outs, strict=True):
+                matmul(KSt, whitening, out[start : start + step], n_threads)
+            report(block.shape[0])
+
+
+def share_distances(kernel, sketch, X):
+    """Whether `fit_transform_gammas` is possible."""
+    of_gamma = isinstance(kernel, _GammaKernel)
+    return of_gamma and not sketch.is_dense and not sp.issparse(X)
+
+
+def fit_transform_gammas(feature_map, gammas, X, X_new):
+    """Maps of several gammas, whose distances are computed once.
+
+    Parameters
+    ----------
+    feature_map : FeatureMap
+        Not fitted; its sketch is drawn, and its kernel has a gamma.
+    gammas : list of float
+    X, X_new : array of shape (n, d), (n_new, d)
+        Points to fit to, and others.
+
+    Returns
+    -------
+    list of (FeatureMap, features of X, features of X_new)
+    """
+    X, X_new = check_points(X, "X"), check_points(X_new, "X_new")
+    kernel = replace(get_kernel(feature_map.kernel), gamma=max(gammas))
+    n_threads, memory_limit = feature_map._limits()
+    kernel, center = _prepare(kernel, X, "X", n_threads, memory_limit)
+    _prepare(kernel, X_new, "X_new", n_threads, memory_limit)
+    sketch = feature_map.sketch
+    landmarks = _take_rows(X, sketch.indices)
+    SKSts = feature_map._sketch_landmarks(
+        landmarks, sketch, kernel, center, gammas=gammas
+    )
+    maps = []
+    for gamma, SKSt in zip(gammas, SKSts, strict=True):
+        one = copy(feature_map)
+        one.kernel = replace(kernel, gamma=gamma)
+        one._set(X, sketch, landmarks, one.kernel, center, SKSt)
+        maps.append(one)
+    features = []
+    for points in (X, X_new):
+        dtype = maps[0]._result_dtype(points)
+        outs = [np.empty((points.shape[0], one.rank_), dtype) for one in maps]
+        _fill_maps(maps, outs, points)
+        features.append(outs)
+    return list(zip(maps, *features, strict=True))
 
 
 def _take_rows(X, indices):

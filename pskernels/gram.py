@@ -164,7 +164,7 @@ def sketch_gram(
                 return SK[:, sketch.indices[start:end]]
 
             product = _engine.times_weights_t(
-                landmark_columns, sketch.weights, memory_limit
+                landmark_columns, sketch.weights, memory_limit, len(SK)
             )
             SKSt = sketch.scale / 2 * (product + product.T)
         else:

@@ -1,6 +1,7 @@
 """The tile engine: S_SG · K(landmarks, points), without ever forming K.
 
-Stage: packed landmarks, points, weights -> out[i, j] = Σ_r W[i, r] k(z_r, x_j).
+Stage: packed landmarks, points, weights -> out[i, j] = Σ_r W[i, r] k(z_r, x_j), for
+one gamma or, from the same distances, for several.
 
 Parallel axis: tiles of points (columns of the output).  Each tile is owned by
 one thread, which goes through the tiles of landmarks in their order, so that
@@ -32,9 +33,12 @@ cdef extern from "engine.h" nogil:
         int mr
         int nr
         void (*kernel_panel)(
-            const psk_kernel_spec *spec, intp_t d, intp_t n_rows, const void *A,
-            const void *a_norm, double a_norm_max, const void *B,
+            const psk_kernel_spec *spec, int arguments_only, intp_t d, intp_t n_rows,
+            const void *A, const void *a_norm, double a_norm_max, const void *B,
             const void *b_norm, void *K_panel) noexcept nogil
+        void (*value_panel)(
+            const psk_kernel_spec *spec, double ratio, intp_t n_rows,
+            const void *arguments, void *K_panel) noexcept nogil
         void (*scatter_panel)(
             intp_t nnz, const int32_t *landmark, const int32_t *row,
             const void *weight, const void *K_panel, void *acc) noexcept nogil
@@ -195,8 +199,9 @@ cdef struct Workspace:
     void *B                   # (n_panels, d, nr)  points
     void *b_norm              # (n_panels, nr)
     void *K                   # (row_tile, nr), for every panel if W is dense
+    void *arguments           # (group · row_tile, nr), for several gammas only
     void *W                   # (ceil(S_BLOCK / mr) * mr, row_tile)  dense only
-    void *acc                 # (n_panels, s, nr)
+    void *acc                 # (n_panels, n_ratios · s, nr)
     double *total             # the same, float32 only
 
 
@@ -280,6 +285,7 @@ cdef inline void carry_to_double(
 cdef inline void fill_panel(
     const psk_engine *engine,
     const psk_kernel_spec *spec,
+    bint arguments_only,
     const Landmarks *lm,
     intp_t tile,
     intp_t d,
@@ -289,7 +295,7 @@ cdef inline void fill_panel(
     bint triangle,
     intp_t col_start,         # number of the first point (triangle only)
 ) noexcept nogil:
-    """K_panel := K(landmarks of the tile, points of the panel)."""
+    """K_panel := K(landmarks of the tile, points of the panel), or its arguments."""
     cdef:
         intp_t mr = engine.mr
         intp_t nr = engine.nr
@@ -302,12 +308,40 @@ cdef inline void fill_panel(
         memset(K_panel + n_filled * nr, 0, (n_rows - n_filled) * nr * sizeof(real_t))
     if n_filled > 0:
         engine.kernel_panel(
-            spec, d, (n_filled + mr - 1) // mr * mr,
+            spec, arguments_only, d, (n_filled + mr - 1) // mr * mr,
             <const real_t *>lm.A + tile_start * d,
             <const real_t *>lm.a_norm + tile_start,
             lm.tile_norm_max[tile], B, b_norm, K_panel)
-    if triangle:
+    if triangle and not arguments_only:
         keep_triangle(K_panel, n_rows, nr, row_start, col_start)
+
+
+cdef inline void scatter_ratio(
+    const psk_engine *engine,
+    const psk_kernel_spec *spec,
+    const Landmarks *lm,
+    const Workspace *work,
+    intp_t tile,
+    const real_t *arguments,  # IN  (row_tile, nr)
+    double ratio,
+    real_t *acc,              # INOUT (s, nr)
+    bint triangle,
+    intp_t col_start,
+) noexcept nogil:
+    """acc += W · K of one tile and panel, for one of several gammas."""
+    cdef:
+        intp_t mr = engine.mr
+        intp_t tile_start = tile * lm.row_tile
+        intp_t n_rows = min(lm.row_tile, lm.n_rows - tile_start)
+        int64_t entry = lm.tile_ptr[tile]
+        real_t *K_panel = <real_t *>work.K
+    engine.value_panel(
+        spec, ratio, (n_rows + mr - 1) // mr * mr, arguments, K_panel)
+    if triangle:
+        keep_triangle(K_panel, n_rows, engine.nr, lm.row_start + tile_start, col_start)
+    engine.scatter_panel(
+        lm.tile_ptr[tile + 1] - entry, lm.landmark + entry, lm.row + entry,
+        <const real_t *>lm.weight + entry, K_panel, acc)
 
 
 cdef bint gram_tile(
@@ -321,25 +355,31 @@ cdef bint gram_tile(
     const double *center,     # IN  (d,)
     double factor,
     bint normalize,
-    intp_t s,
+    const double *ratios,     # IN  (n_ratios,)
+    intp_t n_ratios,
+    intp_t s,                 # rows of W
     bint triangle,
     intp_t col_start,         # number of the first point (triangle only)
 ) noexcept nogil:
     """acc (+ total) := W · K(landmarks, points) for one tile of points.
+
+    For several gammas, `ratios` times that of the packed points, one above the other.
 
     Returns whether there is a total: float32 sums carried over to double.
     """
     cdef:
         intp_t nr = engine.nr
         intp_t n_panels = (n_points + nr - 1) // nr
-        intp_t acc_size = n_panels * s * nr
+        intp_t acc_rows = n_ratios * s
+        intp_t acc_size = n_panels * acc_rows * nr
         intp_t n_tiles = (lm.n_rows + lm.row_tile - 1) // lm.row_tile
         intp_t n_groups = (n_tiles + lm.group - 1) // lm.group
-        intp_t group, first_tile, last_tile, panel, tile
+        intp_t group, first_tile, last_tile, panel, tile, g
         int64_t entry
         double n_added = 0
         bint has_total = False
         real_t *K_panel = <real_t *>work.K
+        real_t *arguments = <real_t *>work.arguments
         real_t *B
         real_t *b_norm
     for panel in range(n_panels):
@@ -357,14 +397,28 @@ cdef bint gram_tile(
         for panel in range(n_panels):
             B = <real_t *>work.B + panel * nr * d
             b_norm = <real_t *>work.b_norm + panel * nr
-            if lm.dense:    # invariant: groups of one tile
-                fill_panel(engine, spec, lm, first_tile, d, B, b_norm,
+            if lm.dense:    # invariant: groups of one tile, and one gamma
+                fill_panel(engine, spec, False, lm, first_tile, d, B, b_norm,
                            K_panel + panel * lm.row_tile * nr, triangle,
                            col_start + panel * nr)
                 continue
+            if n_ratios > 1:    # sums of one gamma stay in the first-level cache
+                for tile in range(first_tile, last_tile):
+                    fill_panel(engine, spec, True, lm, tile, d, B, b_norm,
+                               arguments + (tile - first_tile) * lm.row_tile * nr,
+                               triangle, col_start + panel * nr)
+                for g in range(n_ratios):
+                    for tile in range(first_tile, last_tile):
+                        scatter_ratio(
+                            engine, spec, lm, work, tile,
+                            arguments + (tile - first_tile) * lm.row_tile * nr,
+                            ratios[g],
+                            <real_t *>work.acc + (panel * acc_rows + g * s) * nr,
+                            triangle, col_start + panel * nr)
+                continue
             for tile in range(first_tile, last_tile):
-                fill_panel(engine, spec, lm, tile, d, B, b_norm, K_panel, triangle,
-                           col_start + panel * nr)
+                fill_panel(engine, spec, False, lm, tile, d, B, b_norm, K_panel,
+                           triangle, col_start + panel * nr)
                 entry = lm.tile_ptr[tile]
                 engine.scatter_panel(
                     lm.tile_ptr[tile + 1] - entry, lm.landmark + entry,
@@ -389,7 +443,7 @@ cdef void write_tile(
     const psk_engine *engine,
     const Workspace *work,
     bint has_total,
-    real_t[:, :] out,         # OUT (s, n), the columns [col_start, col_end)
+    real_t[:, :, :] out,      # OUT (n_ratios, s, n), columns [col_start, col_end)
     intp_t col_start,
     intp_t col_end,
     double scale,
@@ -397,42 +451,50 @@ cdef void write_tile(
 ) noexcept nogil:
     """out = scale * (acc + total), or += if `accumulate`."""
     cdef:
-        intp_t s = out.shape[0]
+        intp_t n_ratios = out.shape[0]
+        intp_t s = out.shape[1]
         intp_t nr = engine.nr
         intp_t n_panels = (col_end - col_start + nr - 1) // nr
-        bint unit_stride = out.strides[1] == sizeof(real_t)
-        intp_t i, panel, c, at, col, n_points
+        bint unit_stride = out.strides[2] == sizeof(real_t)
+        intp_t row, g, i, panel, c, at, col, n_points
         const double *total
         real_t values[MAX_WIDTH]
-    for i in range(s):
+    for row in range(n_ratios * s):
+        g = row // s
+        i = row % s
         for panel in range(n_panels):
-            at = (panel * s + i) * nr
+            at = (panel * n_ratios * s + row) * nr
             col = col_start + panel * nr
             n_points = min(nr, col_end - col)
             total = work.total + at if has_total else NULL
             if unit_stride and n_points == nr and not accumulate:
                 engine.scale_panel(
-                    scale, <real_t *>work.acc + at, total, &out[i, col])
+                    scale, <real_t *>work.acc + at, total, &out[g, i, col])
                 continue
             engine.scale_panel(scale, <real_t *>work.acc + at, total, values)
             for c in range(n_points):
                 if accumulate:
-                    values[c] += out[i, col + c]
-                out[i, col + c] = values[c]
+                    values[c] += out[g, i, col + c]
+                out[g, i, col + c] = values[c]
 
 
 def workspace_size(
-    bint is_double, intp_t s, intp_t d, bint dense, intp_t row_tile, intp_t col_tile
+    bint is_double, intp_t s, intp_t d, bint dense, intp_t row_tile, intp_t col_tile,
+    intp_t argument_rows,
 ):
-    """Bytes of one thread's workspace, for tiles of that size."""
+    """Bytes of one thread's workspace, for tiles of that size and s rows of results.
+
+    argument_rows is group · row_tile for several gammas, else 0.
+    """
     cdef:
         intp_t itemsize = 8 if is_double else 4
         intp_t acc = col_tile * s
-        intp_t K = row_tile * (col_tile if dense else get_engine(is_double).nr)
+        intp_t nr = get_engine(is_double).nr
+        intp_t K = row_tile * (col_tile if dense else nr) + argument_rows * nr
         intp_t W = (S_BLOCK + get_engine(is_double).mr) * row_tile if dense else 0
         intp_t total = 0 if is_double else 8 * acc
     # every part is rounded up to a cache line, see `lay_out`
-    return total + itemsize * (col_tile * (d + 1) + K + W + acc) + 6 * 64
+    return total + itemsize * (col_tile * (d + 1) + K + W + acc) + 7 * 64
 
 
 cdef inline char *take(char **cursor, intp_t n_bytes) noexcept nogil:
@@ -444,7 +506,7 @@ cdef inline char *take(char **cursor, intp_t n_bytes) noexcept nogil:
 
 cdef Workspace lay_out(
     char *buffer, bint is_double, intp_t s, intp_t d, bint dense, intp_t row_tile,
-    intp_t col_tile,
+    intp_t col_tile, intp_t argument_rows,
 ) noexcept nogil:
     """Cut one thread's buffer into the parts of `workspace_size`."""
     cdef:
@@ -455,6 +517,7 @@ cdef Workspace lay_out(
     work.b_norm = take(&buffer, itemsize * col_tile)
     work.K = take(
         &buffer, itemsize * row_tile * (col_tile if dense else engine.nr))
+    work.arguments = take(&buffer, itemsize * argument_rows * engine.nr)
     work.W = take(
         &buffer, itemsize * (S_BLOCK + engine.mr) * row_tile if dense else 0)
     work.acc = take(&buffer, itemsize * col_tile * s)
@@ -473,9 +536,10 @@ def gram_block(
     const int32_t[::1] row,           # IN  (nnz,)             None if W is dense
     const real_t[::1] weight,         # IN  (nnz,)             None if W is dense
     const real_t[:, :] W,             # IN  (s, n_landmarks)   None if sparse
-    real_t[:, :] out,                 # OUT (s, n)
+    real_t[:, :, :] out,              # OUT (n_ratios, s, n)
     char[:, ::1] buffers,             # WORK (n_threads, workspace_size)
     tuple kernel,                     # (code, degree, coef0, direct_above)
+    const double[::1] ratios,         # IN  (n_ratios,), (1,) if W is dense
     double factor,
     bint normalize,
     double scale,
@@ -502,7 +566,8 @@ def gram_block(
         Workspace work
         intp_t n = points.shape[0]
         intp_t d = points.shape[1]
-        intp_t s = out.shape[0]
+        intp_t n_ratios = out.shape[0]
+        intp_t s = out.shape[1]
         intp_t n_tiles = (n + col_tile - 1) // col_tile
         intp_t tile, start, end
         bint has_total
@@ -531,11 +596,12 @@ def gram_block(
                        use_threads_if=n_threads > 1, schedule="dynamic"):
         start = tile * col_tile
         end = min(n, start + col_tile)
-        work = lay_out(&buffers[threadid(), 0], real_t is double, s, d, lm.dense,
-                       row_tile, col_tile)
+        work = lay_out(&buffers[threadid(), 0], real_t is double, n_ratios * s, d,
+                       lm.dense, row_tile, col_tile,
+                       group * row_tile if n_ratios > 1 else 0)
         has_total = gram_tile(
             engine, &spec, &lm, &work, &points[start, 0], end - start, d, &center[0],
-            factor, normalize, s, triangle, col_start + start)
+            factor, normalize, &ratios[0], n_ratios, s, triangle, col_start + start)
         write_tile(engine, &work, has_total, out, start, end, scale, accumulate)
 
 

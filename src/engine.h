@@ -39,13 +39,19 @@ typedef struct {
     const char *name;
     int mr, nr;
 
-    /* K_panel[r, c] = k(landmark r, point c)
+    /* K_panel[r, c] = k(landmark r, point c), or what k is a function of if
+     * `arguments_only`.
      * A (n_rows/mr, d, mr), a_norm (n_rows,), B (d, nr), b_norm (nr,),
      * K_panel (n_rows, nr); n_rows is a multiple of mr. */
-    void (*kernel_panel)(const psk_kernel_spec *spec, intptr_t d,
-                         intptr_t n_rows, const void *A, const void *a_norm,
-                         double a_norm_max, const void *B, const void *b_norm,
-                         void *K_panel);
+    void (*kernel_panel)(const psk_kernel_spec *spec, int arguments_only,
+                         intptr_t d, intptr_t n_rows, const void *A,
+                         const void *a_norm, double a_norm_max, const void *B,
+                         const void *b_norm, void *K_panel);
+
+    /* K_panel of the kernel whose gamma is `ratio` times that of the points,
+     * from their arguments, (n_rows, nr); kernels with a gamma only. */
+    void (*value_panel)(const psk_kernel_spec *spec, double ratio,
+                        intptr_t n_rows, const void *arguments, void *K_panel);
 
     /* acc[row[e], :] += weight[e] * K_panel[landmark[e], :] */
     void (*scatter_panel)(intptr_t nnz, const int32_t *landmark,

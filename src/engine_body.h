@@ -116,34 +116,52 @@ INLINE vec FN(step)(const int inner, vec acc, vec a, vec b)
     }
 }
 
-/* Accumulator -> kernel value, in place.  What is constant for the whole
- * kernel, such as gamma or log2(e), was multiplied into the points when they
- * were packed.  Rounding can make 2 * acc - norms, a negative squared
- * distance, slightly positive. */
-INLINE void FN(finish)(const int kernel, const int inner,
-                       const psk_kernel_spec *spec, vec acc[GROUP],
-                       const vec norms[GROUP])
+/* Accumulator -> what the kernel is a function of, in place: a negative
+ * distance, a squared distance or a scalar product, in proportion to gamma.
+ * Rounding can make 2 * acc - norms, a negative squared distance, slightly
+ * positive. */
+INLINE void FN(argument)(const int kernel, const int inner, vec acc[GROUP],
+                         const vec norms[GROUP])
 {
     const vec zero = {0};
-    vec q[GROUP];
     switch (kernel) {
     case PSK_RBF:
         EACH(g)
             acc[g] = inner == FN(DOT) ? FN(minimum)(2 * acc[g] - norms[g], zero)
                                       : -acc[g];
-        FN(exp2_nonpositive)(acc);
         break;
     case PSK_LAPLACIAN:
         EACH(g)
             acc[g] = -acc[g];
+        break;
+    case PSK_MATERN12:
+    case PSK_MATERN32:
+    case PSK_MATERN52:
+        if (inner == FN(DOT))
+            EACH(g)
+                acc[g] = -FN(minimum)(2 * acc[g] - norms[g], zero);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Argument -> kernel value, in place.  What is constant for the whole kernel,
+ * such as gamma or log2(e), was multiplied into the points when they were
+ * packed. */
+INLINE void FN(value)(const int kernel, const psk_kernel_spec *spec,
+                      vec acc[GROUP])
+{
+    vec q[GROUP];
+    switch (kernel) {
+    case PSK_RBF:
+    case PSK_LAPLACIAN:
         FN(exp2_nonpositive)(acc);
         break;
     case PSK_MATERN12:
     case PSK_MATERN32:
     case PSK_MATERN52:
         EACH(g) {
-            if (inner == FN(DOT))
-                acc[g] = -FN(minimum)(2 * acc[g] - norms[g], zero);
             /* exp(-q) is 0 long before; an infinite q would make 0 * inf */
             acc[g] = FN(minimum)(acc[g], FN(spread)((REAL)4e6));
             q[g] = FN(square_root)(acc[g]);
@@ -175,9 +193,9 @@ INLINE void FN(finish)(const int kernel, const int inner,
     }
 }
 
-/* The loop nest of every kernel; `kernel` and `inner` are compile-time
- * constants at each call, so that the switches above vanish. */
-INLINE void FN(panel)(const int kernel, const int inner,
+/* The loop nest of every kernel; `kernel`, `inner` and `arguments_only` are
+ * compile-time constants at each call, so that the switches above vanish. */
+INLINE void FN(panel)(const int kernel, const int inner, const int arguments_only,
                       const psk_kernel_spec *spec, intptr_t d, intptr_t n_rows,
                       const REAL *A, const REAL *a_norm, const REAL *B,
                       const REAL *b_norm, REAL *K_panel)
@@ -212,14 +230,17 @@ INLINE void FN(panel)(const int kernel, const int inner,
                 norms[g] = a_norm[row + r + g / NV]
                            + FN(load)(b_norm + g % NV * LANES);
             }
-            FN(finish)(kernel, inner, spec, group, norms);
+            FN(argument)(kernel, inner, group, norms);
+            if (!arguments_only)
+                FN(value)(kernel, spec, group);
             EACH(g)
                 FN(store)(to + g * LANES, group[g]);
         }
     }
 }
 
-static void FN(kernel_panel)(const psk_kernel_spec *spec, intptr_t d,
+static void FN(kernel_panel)(const psk_kernel_spec *spec, int arguments_only,
+                             intptr_t d,
                              intptr_t n_rows, const void *A_,
                              const void *a_norm_, double a_norm_max,
                              const void *B_, const void *b_norm_,
@@ -234,7 +255,14 @@ static void FN(kernel_panel)(const psk_kernel_spec *spec, intptr_t d,
     const int direct = a_norm_max + b_norm_max > spec->direct_above;
 
 #define PANEL(kernel, inner)                                                   \
-    FN(panel)(kernel, FN(inner), spec, d, n_rows, A, a_norm, B, b_norm, K_panel)
+    do {                                                                       \
+        if (arguments_only)                                                    \
+            FN(panel)(kernel, FN(inner), 1, spec, d, n_rows, A, a_norm, B,     \
+                      b_norm, K_panel);                                        \
+        else                                                                   \
+            FN(panel)(kernel, FN(inner), 0, spec, d, n_rows, A, a_norm, B,     \
+                      b_norm, K_panel);                                        \
+    } while (0)
     switch (spec->kernel) {
     case PSK_RBF:
         if (direct)
@@ -271,6 +299,37 @@ static void FN(kernel_panel)(const psk_kernel_spec *spec, intptr_t d,
         break;
     }
 #undef PANEL
+}
+
+INLINE void FN(values)(const int kernel, const psk_kernel_spec *spec, REAL ratio,
+                       intptr_t n, const REAL *arguments, REAL *K_panel)
+{
+    for (intptr_t i = 0; i < n; i += GROUP * LANES) {
+        vec group[GROUP];
+        EACH(g)
+            group[g] = ratio * FN(load)(arguments + i + g * LANES);
+        FN(value)(kernel, spec, group);
+        EACH(g)
+            FN(store)(K_panel + i + g * LANES, group[g]);
+    }
+}
+
+static void FN(value_panel)(const psk_kernel_spec *spec, double ratio,
+                            intptr_t n_rows, const void *arguments, void *K_panel)
+{
+#define VALUES(kernel)                                                         \
+    case kernel:                                                               \
+        FN(values)(kernel, spec, (REAL)ratio, n_rows * NR, arguments, K_panel); \
+        break
+    switch (spec->kernel) {
+        VALUES(PSK_RBF);
+        VALUES(PSK_LAPLACIAN);
+        VALUES(PSK_MATERN12);
+        VALUES(PSK_MATERN32);
+        VALUES(PSK_MATERN52);
+        VALUES(PSK_POLYNOMIAL);
+    }
+#undef VALUES
 }
 
 static void FN(scatter_panel)(intptr_t nnz, const int32_t *landmark,
@@ -356,6 +415,7 @@ static const psk_engine FN(engine) = {
     .mr = MR,
     .nr = NR,
     .kernel_panel = FN(kernel_panel),
+    .value_panel = FN(value_panel),
     .scatter_panel = FN(scatter_panel),
     .gemm_panel = FN(gemm_panel),
     .scale_panel = FN(scale_panel),

@@ -2,7 +2,7 @@
 
 import warnings
 from functools import partial
-from numbers import Integral
+from numbers import Integral, Real
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,7 +24,11 @@ from pskernels.choice import (
     grow,
 )
 from pskernels.estimators import saving
-from pskernels.feature_map import FeatureMap
+from pskernels.feature_map import (
+    FeatureMap,
+    fit_transform_gammas,
+    share_distances,
+)
 from pskernels.kernels import CallableKernel, Precomputed, get_kernel
 from pskernels.sketches import Sketch, SubSampling, get_sketch
 from pskernels.solvers import path
@@ -106,8 +110,11 @@ class SketchedEstimator(BaseEstimator):
             return check_int(self.random_state, "random_state", minimum=0)
         return int(philox_key(self.random_state)[0])
 
-    def _fit_map(self, X, y, weight, seed, gamma, transform=True):
-        """The fitted map, and the features of X, if they are wanted."""
+    def _map_maker(self, X, weight, gamma):
+        """A function of a sketch that makes a map, not yet fitted."""
+        kernel = get_kernel(self.kernel, gamma)
+        if weight is not None and getattr(kernel, "gamma", None) == "scale":
+            kernel = kernel.with_gamma(X, weighted_variance(X, weight))
 
         def make_map(sketch):
             return FeatureMap(
@@ -118,9 +125,11 @@ class SketchedEstimator(BaseEstimator):
                 verbose=self.verbose,
             )
 
-        kernel = get_kernel(self.kernel, gamma)
-        if weight is not None and getattr(kernel, "gamma", None) == "scale":
-            kernel = kernel.with_gamma(X, weighted_variance(X, weight))
+        return make_map
+
+    def _fit_map(self, X, y, weight, seed, gamma, transform=True):
+        """The fitted map, and the features of X, if they are wanted."""
+        make_map = self._map_maker(X, weight, gamma)
         if isinstance(self.n_components, str):
             check_option(self.n_components, "n_components", ("auto",))
             return self._grow_map(make_map, X, y, weight, seed)
@@ -128,6 +137,22 @@ class SketchedEstimator(BaseEstimator):
         if not transform:
             return feature_map.fit(X), None
         return feature_map, feature_map.fit_transform(X)
+
+    def _fit_maps(self, X, y, weight, seed, gammas, X_new):
+        """(Z, Z_new) for each gamma; distances are computed once where possible."""
+        make_map = self._map_maker(X, weight, gammas[0])
+        numbers = all(isinstance(gamma, Real) for gamma in gammas)
+        if len(gammas) > 1 and numbers and not isinstance(self.p, str):
+            sketch = self._draw_sketch(make_map, X, y, seed)
+            if share_distances(get_kernel(self.kernel), sketch, X):
+                for gamma in gammas:  # each is checked
+                    get_kernel(self.kernel, gamma)
+                fitted = fit_transform_gammas(make_map(sketch), gammas, X, X_new)
+                yield from ((Z, Z_new) for _, Z, Z_new in fitted)
+                return
+        for gamma in gammas:
+            feature_map, Z = self._fit_map(X, y, weight, seed, gamma)
+            yield Z, feature_map.transform(X_new)
 
     def _draw_sketch(self, make_map, X, y, seed):
         """The drawn sketch of the points."""

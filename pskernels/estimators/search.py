@@ -1,7 +1,8 @@
 """Machines that choose their own alpha, gamma and kappa or epsilon, by folds.
 
-What candidates have in common is computed once: a sketch and its features serve all
-alphas.  Scores are those that `GridSearchCV` gives the same candidates.
+What candidates have in common is computed once: the distances of a fold serve all
+gammas, a sketch and its features all alphas.  Scores are those that `GridSearchCV`
+gives the same candidates.
 """
 
 from functools import cached_property
@@ -14,11 +15,12 @@ from sklearn.model_selection import ParameterGrid, check_cv
 from sklearn.utils.metaestimators import _safe_split
 
 from pskernels._progress import progress
-from pskernels._validation import check_option
+from pskernels._validation import check_memory_limit, check_option
 from pskernels.estimators.base import weighted_variance
 from pskernels.estimators.classifier import SketchedKernelClassifier
 from pskernels.estimators.quantile import SketchedQuantileRegressor
 from pskernels.estimators.regressor import SketchedKernelRegressor
+from pskernels.gram import DEFAULT_MEMORY_LIMIT
 from pskernels.kernels import _GammaKernel, get_kernel
 from pskernels.solvers.loo import leave_one_out
 
@@ -120,16 +122,11 @@ class Search:
 
     def _score(self, folds, candidates):
         """Scores of all candidates, (candidates, folds)."""
-        by_gamma = {}
-        for number, candidate in enumerate(candidates):
-            by_gamma.setdefault(candidate.get("gamma"), []).append(number)
         scores = np.empty((len(candidates), len(folds)))
-        with progress(scores.size, "candidates × folds", self.verbose) as report:
+        with progress(len(folds), "folds", self.verbose) as report:
             for k, fold in enumerate(folds):
-                for numbers in by_gamma.values():
-                    chosen = [candidates[number] for number in numbers]
-                    scores[numbers, k] = fold.score(chosen)
-                    report(len(numbers))
+                scores[:, k] = fold.score(candidates)
+                report(1)
         return scores
 
     def _keep_scores(self, candidates, scores):
@@ -197,10 +194,8 @@ def choose_gamma(machine, X, y, weight, seed):
         for train, test in splitter.split(X, y)
     ]
     alpha = machine.alpha
-    scores = [
-        np.mean([fold.score([dict(alpha=alpha, gamma=gamma)]) for fold in folds])
-        for gamma in gammas
-    ]
+    candidates = [dict(alpha=alpha, gamma=gamma) for gamma in gammas]
+    scores = np.mean([fold.score(candidates) for fold in folds], axis=0)
     return gammas[int(np.argmax(scores))]
 
 
@@ -233,18 +228,40 @@ class Fold:
         return self._take(self._test, self._train)
 
     def score(self, candidates):
-        """Scores of candidates of one gamma."""
+        """Scores of candidates."""
         machine = clone(self._machine).set_params(verbose=0)
-        if "gamma" in candidates[0]:
-            machine.set_params(gamma=candidates[0]["gamma"])
         X, y, weight = self.training
         targets = machine._encode(y)
-        feature_map, Z = machine._fit_map(
-            X, targets, weight, machine.random_state, machine.gamma
-        )
-        Z_test = feature_map.transform(self.testing[0])
         scores = np.empty(len(candidates))
-        for tube, numbers in _by_tube(candidates).items():
+        by_gamma = _group(candidates, lambda c: c.get("gamma", machine.gamma))
+        for gammas in self._portions(machine, list(by_gamma)):
+            features = machine._fit_maps(
+                X, targets, weight, machine.random_state, gammas, self.testing[0]
+            )
+            for gamma, (Z, Z_test) in zip(gammas, features, strict=True):
+                numbers = by_gamma[gamma]
+                scores[numbers] = self._score_on(
+                    machine,
+                    [candidates[k] for k in numbers],
+                    Z,
+                    targets,
+                    weight,
+                    Z_test,
+                )
+        return scores
+
+    def _portions(self, machine, gammas):
+        """Gammas whose features fit into memory side by side."""
+        width = getattr(machine.sketch, "s", machine.n_components)
+        limit = check_memory_limit(machine.memory_limit, DEFAULT_MEMORY_LIMIT)
+        size = max(1, int(limit // (8 * width * self._X.shape[0])))
+        return [gammas[i : i + size] for i in range(0, len(gammas), size)]
+
+    def _score_on(self, machine, candidates, Z, targets, weight, Z_test):
+        """Scores of candidates that share their features."""
+        scores = np.empty(len(candidates))
+        by_tube = _group(candidates, _tube)
+        for tube, numbers in by_tube.items():
             machine.set_params(**dict(tube))
             alphas = [candidates[number]["alpha"] for number in numbers]
             decisions = self._decide(machine, Z, targets, weight, alphas, Z_test)
@@ -285,13 +302,17 @@ class LeaveOneOut(Fold):
         )
 
 
-def _by_tube(candidates):
-    """Numbers of candidates that differ by alpha only, by the rest of them."""
+def _group(candidates, key):
+    """Numbers of candidates, by what they have in common."""
     groups = {}
     for number, candidate in enumerate(candidates):
-        rest = tuple(item for item in candidate.items() if item[0] != "alpha")
-        groups.setdefault(rest, []).append(number)
+        groups.setdefault(key(candidate), []).append(number)
     return groups
+
+
+def _tube(candidate):
+    """What a candidate has beside alpha and gamma."""
+    return tuple(i for i in candidate.items() if i[0] not in ("alpha", "gamma"))
 
 
 class SketchedKernelRegressorCV(Search, SketchedKernelRegressor):
