@@ -54,8 +54,19 @@ def examples():
     return re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
 
 
-def test_first_example_predicts_well(examples, capsys):
+def test_estimators_predict_well(examples, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # it saves a model
     exec(examples[0], {})
+    printed = capsys.readouterr().out
+    assert 0.98 < float(re.search(r"R²: (\S+)", printed)[1]) < 1
+    assert re.search(r"best of 50 candidates: {'alpha'", printed)
+    inside = float(re.search(r"inside: (\S+)", printed)[1])
+    assert inside == pytest.approx(0.8, abs=0.05)
+    assert float(re.search(r"right: (\S+)", printed)[1]) > 0.8
+
+
+def test_functions_predict_well(examples, capsys):
+    exec(examples[1], {})
     printed = capsys.readouterr().out
     gap = re.search(r"certified gap: (\S+) after", printed)
     assert float(gap[1]) <= 1e-6
@@ -63,7 +74,7 @@ def test_first_example_predicts_well(examples, capsys):
 
 
 def test_example_of_several_outputs(examples, capsys):
-    exec(examples[1], {})
+    exec(examples[2], {})
     printed = capsys.readouterr().out
     assert float(re.search(r"certified gap: (\S+)", printed)[1]) <= 1e-6
     assert float(re.search(r"crossing: (\S+)", printed)[1]) < 1e-3
