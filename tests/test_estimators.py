@@ -575,7 +575,29 @@ def test_warm_start_keeps_the_sketch_and_begins_at_the_solution(rng):
     assert model.alpha_ == 2e-4 and model.dual_gap_ < 1e-6
     model.fit(X[:, :2], y)  # another number of features: from scratch
     assert model.feature_map_ is not first
+    second = model.fit(X, y).feature_map_
+    model.set_params(loss="absolute").fit(X[:300], y[:300])
+    assert model.feature_map_ is second
+    for changed in (dict(gamma=2.0), dict(n_components=30), dict(kernel="laplacian")):
+        model.set_params(**changed).fit(X, y)
+        assert model.feature_map_ is not second
+        second = model.feature_map_
+    model.fit(X, np.column_stack([y, -y]))  # other outputs: the sketch is kept
+    assert model.feature_map_ is second and model.coef_.shape[1] == 2
     model.set_params(warm_start=False).fit(X, y)
+    assert model.feature_map_ is not second
+
+
+def test_warm_start_of_other_levels_and_classes(rng):
+    X, y = make_data(rng)
+    model = SketchedQuantileRegressor(warm_start=True).fit(X, y)
+    for levels in ([0.1, 0.2, 0.5, 0.9], 0.3, [0.5]):
+        predicted = model.set_params(quantiles=levels).fit(X, y).predict(X)
+        assert predicted.shape == (len(X), *np.shape(levels))
+    model = SketchedKernelClassifier(warm_start=True)
+    for n_classes in (3, 2, 4):
+        labels = np.digitize(y, np.quantile(y, np.arange(1, n_classes) / n_classes))
+        assert model.fit(X, labels).score(X, labels) > 0.8
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)

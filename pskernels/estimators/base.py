@@ -32,6 +32,7 @@ from pskernels.feature_map import (
 from pskernels.kernels import CallableKernel, Precomputed, get_kernel
 from pskernels.sketches import Sketch, SubSampling, get_sketch
 from pskernels.solvers import path
+from pskernels.solvers.base import levels_to_the_caller
 
 # On the data sets of bench/estimators.py test errors hardly change from 1e-4 to 1e-6:
 # 100 features regularise by themselves.
@@ -66,7 +67,6 @@ class SketchedEstimator(BaseEstimator):
 
     def _check_points(self, X, reset, **options):
         """X (and y) as arrays; float32 stays, all other numbers become float64."""
-        X_given = X
         options = dict(dtype=[np.float64, np.float32], **options)
         if not self._is_precomputed():
             options["accept_sparse"] = "csr"
@@ -76,7 +76,7 @@ class SketchedEstimator(BaseEstimator):
             if "could not convert string to float" not in str(error):
                 raise
             raise ValueError(
-                f"X has columns that are not numbers{_name_text_columns(X_given)}; "
+                f"X has columns that are not numbers{_name_text_columns(X)}; "
                 "encode them first, for example by OneHotEncoder in a "
                 f"ColumnTransformer ({error})"
             ) from None
@@ -101,7 +101,7 @@ class SketchedEstimator(BaseEstimator):
             "features first, for example by make_pipeline(StandardScaler(), "
             f"{type(self).__name__}())",
             UserWarning,
-            stacklevel=3,
+            stacklevel=levels_to_the_caller(),
         )
 
     def _seed(self):
@@ -165,7 +165,7 @@ class SketchedEstimator(BaseEstimator):
                     f"n_components={s} is more than the {n} points: all of them are "
                     "used, which is an exact kernel machine and no sketch",
                     UserWarning,
-                    stacklevel=4,
+                    stacklevel=levels_to_the_caller(),
                 )
             return SubSampling(indices=np.arange(n)).draw(n)
         sketch = self._get_distribution(make_map, X, y, s, seed)
@@ -327,6 +327,8 @@ class SketchedMachine(SketchedEstimator):
         else:
             feature_map = self.feature_map_
             Z = feature_map.transform(X)
+            if np.shape(start[0])[1:] != self._output_shape(y):
+                start = None  # of other outputs, levels or classes
         (result,) = self._solve(Z, y, weight, [self.alpha], start=start)
         self._keep(feature_map, result)
         return self
@@ -355,7 +357,18 @@ class SketchedMachine(SketchedEstimator):
             return None
         if self.feature_map_.n_features_in_ != self.n_features_in_:
             return None
+        if self._made_with != self._map_parameters():
+            return None
         return self.coef_, self.intercept_
+
+    def _map_parameters(self):
+        """What another map is made of."""
+        names = ("kernel", "gamma", "sketch", "n_components", "p", "rtol")
+        return {name: getattr(self, name) for name in names}
+
+    def _output_shape(self, y):
+        """The shape of the decisions of a point."""
+        return y.shape[1:]
 
     def _solve(self, Z, y, weight, alphas, *, start=None, warm=False):
         """A result for each alpha, on features."""
@@ -419,6 +432,7 @@ class SketchedMachine(SketchedEstimator):
     def _keep(self, feature_map, result):
         """Set what was learnt."""
         self.feature_map_ = feature_map
+        self._made_with = self._map_parameters()
         self.coef_ = result.coef
         self.intercept_ = result.intercept
         self.dual_coef_ = feature_map.fold(result.coef)

@@ -186,6 +186,10 @@ feature_names_in_
         self.quantiles_ = check_quantiles(np.atleast_1d(self.quantiles))
         return y
 
+    def _output_shape(self, y):
+        n_levels = len(self.quantiles_)
+        return (n_levels,) if n_levels > 1 else ()
+
     def _alpha_unit(self, y, weight):
         return scale_of(y, weight)
 

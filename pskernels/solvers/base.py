@@ -253,11 +253,11 @@ def warn_if_not_converged(result):
             f"certified relative gap of {result.dual_gap:.1e}, above "
             f"tol={result.tol:.1e} (alpha={result.alpha:g}); {result.advice}",
             ConvergenceWarning,
-            stacklevel=_levels_to_the_caller(),
+            stacklevel=levels_to_the_caller(),
         )
 
 
-def _levels_to_the_caller():
+def levels_to_the_caller():
     """Frames of this package above the one that calls this, and one more."""
     frame, level = sys._getframe(1), 1
     while frame.f_back and frame.f_globals.get("__package__", "").startswith(PACKAGE):
