@@ -157,9 +157,24 @@ def _sparse_moments(X, with_variance):
         mean = np.bincount(X.indices, weights=data, minlength=d) / n
         if not with_variance:
             return mean, None
-        overall = mean.mean()
-        squares = ((data - overall) ** 2).sum() + (n * d - len(data)) * overall**2
-        return mean, squares / (n * d)
+        return mean, weighted_variance(X, np.ones(n))
+
+
+def weighted_variance(X, weight):
+    """X.var() of points that count `weight` times each."""
+    n, d = X.shape
+    n_values = weight.sum() * d
+    overall = weight @ np.ravel(X.sum(axis=1, dtype=np.float64)) / n_values
+    if sp.issparse(X):
+        counts = np.diff(X.indptr)
+        squares = np.repeat(weight, counts) @ (X.data.astype(np.float64) - overall) ** 2
+        return (squares + (n_values - weight @ counts) * overall**2) / n_values
+    step = max(1, MOMENT_BYTES // (64 * d))  # in blocks: no copy of all of X
+    squares = 0.0
+    for start in range(0, n, step):
+        rows = slice(start, start + step)
+        squares += weight[rows] @ ((X[rows] - overall) ** 2).sum(axis=1)
+    return squares / n_values
 
 
 def find_center(X):
@@ -546,14 +561,20 @@ def _sparse_tile(kernel, landmarks, points):
 
 def squared_norms(X):
     """‖x‖² of each row of a sparse array."""
-    return X.multiply(X).sum(axis=1)
+    return X.multiply(X).sum(axis=1, dtype=np.float64)
 
 
 def _by_sparse_products(kernel, landmarks, points):
     """Whether scalar products of sparse rows are cheaper than blocks made dense."""
-    if not (landmarks.sparse and points.sparse and hasattr(kernel, "of_products")):
+    if not (landmarks.sparse and points.sparse and kernel.by_products):
         return False
     X = points.X
+    if kernel.centred:  # as in dense tiles, far points lose their digits
+        norm = kernel.factor**2 * (
+            squared_norms(X).max() + squared_norms(landmarks.X).max()
+        )
+        if not norm <= DIRECT_ABOVE["float64"]:
+            return False
     n_common = (X.nnz / X.shape[0]) ** 2 / points.d
     return points.d > SPARSE_PAIR_COST + SPARSE_ENTRY_COST * n_common
 

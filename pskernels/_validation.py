@@ -84,6 +84,15 @@ def check_real_array(array, name):
     return array
 
 
+def canonical_csr(X):
+    """A sparse array as `csr_array`, each place with one entry at most; X stays."""
+    X = sp.csr_array(X)
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
+
+
 def check_points(X, name, accept_sparse=False):
     """A non-empty 2-d array of real numbers, one point in each row.
 
@@ -91,7 +100,7 @@ def check_points(X, name, accept_sparse=False):
     checked later, in the pass that computes the means of the columns.
     """
     if accept_sparse and sp.issparse(X):
-        X = sp.csr_array(X)
+        X = canonical_csr(X)
         check_real_array(X.data, name)
     else:
         X = check_real_array(X, name)

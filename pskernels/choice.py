@@ -21,7 +21,7 @@ PROBE_ROWS = 64
 
 # Rows that a sketch begins with, and those it ends with.
 FIRST_ROWS = 64
-MAX_ROWS = 4096
+MAX_ROWS = 2048
 
 # Non-zeros in a row, m = p·n, to choose from.  (2, the cheapest, is never better than
 # Nyström's sketch: bench/estimators.py, part "sparsity".)

@@ -20,7 +20,6 @@ import scipy.sparse as sp
 from pskernels._validation import check_int, check_option, check_positive
 
 LOG2_E = 1 / math.log(2)
-EPS = float(np.finfo(np.float64).eps)
 
 GAMMA_RULES = ("scale", "median")
 MEDIAN_SUBSAMPLE = 1000
@@ -38,6 +37,7 @@ class Kernel:
     centred: ClassVar[bool] = False
     normalised: ClassVar[bool] = False
     non_negative: ClassVar[bool] = False
+    by_products: ClassVar[bool] = False  # whether there is `of_products`
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,7 @@ class RBF(_GammaKernel):
 
     name: ClassVar = "rbf"
     centred: ClassVar = True
+    by_products: ClassVar = True
 
     @property
     def factor(self):
@@ -174,11 +175,14 @@ class Matern(_GammaKernel):
     def factor(self):
         return math.sqrt(2 * self.nu * 2 * self.gamma)
 
+    @property
+    def by_products(self):
+        return self.nu > 0.5  # else it is not differentiable at 0: it needs every digit
+
     def of_products(self, products, x_squared, y_squared):
         squared = _squared_distances(products, x_squared, y_squared)
         q = self.factor * np.sqrt(squared)
-        polynomial = {0.5: 1.0, 1.5: 1 + q, 2.5: 1 + q + q**2 / 3}[self.nu]
-        return polynomial * np.exp(-q)
+        return (1 + q + (q**2 / 3 if self.nu == 2.5 else 0.0)) * np.exp(-q)
 
 
 @dataclass(frozen=True)
@@ -197,6 +201,7 @@ class Polynomial(_GammaKernel):
     coef0: float = field(default=1.0, kw_only=True)
 
     name: ClassVar = "polynomial"
+    by_products: ClassVar = True
 
     def __post_init__(self):
         super().__post_init__()
@@ -219,6 +224,7 @@ class Linear(Kernel):
     """⟨x, x'⟩."""
 
     name: ClassVar = "linear"
+    by_products: ClassVar = True
 
     def of_products(self, products, x_squared, y_squared):
         return products
@@ -230,6 +236,7 @@ class Cosine(Kernel):
 
     name: ClassVar = "linear"
     normalised: ClassVar = True
+    by_products: ClassVar = True
 
     def of_products(self, products, x_squared, y_squared):
         norms = np.sqrt(x_squared * y_squared)
@@ -245,11 +252,7 @@ class Sobolev(Kernel):
 
 
 def _squared_distances(products, x_squared, y_squared):
-    norms = x_squared + y_squared
-    squared = norms - 2 * products
-    # what is left of equal points is rounding, whose root would be large
-    squared[squared <= 8 * EPS * norms] = 0.0
-    return squared
+    return np.maximum(x_squared + y_squared - 2 * products, 0.0)
 
 
 @dataclass(frozen=True)

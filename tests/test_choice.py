@@ -6,6 +6,7 @@ import reference
 import scipy.sparse as sp
 from sklearn.base import clone
 from test_estimators import few_points, make_data
+from test_memory import MB, peak_below
 
 import pskernels as psk
 from pskernels import _engine, choice
@@ -143,14 +144,30 @@ def test_every_estimator_can_grow(estimator, rng):
     assert len(looser.growth_) <= len(model.growth_)
     if not hasattr(model, "transform"):
         model.fit(X, y, sample_weight=rng.uniform(size=len(y)))
-        model.fit(X[:20], y[:20])
-        assert model.growth_[0].n_components == 20
+        for n in (20, 3):
+            assert model.fit(X[:n], y[:n]).growth_[0].n_components == n
+
+
+def test_growth_keeps_to_the_memory_limit(rng):
+    X = rng.uniform(-1, 1, size=(3000, 3))
+    y = np.sin(9 * X).sum(axis=1)
+    model = SketchedKernelRegressor(
+        n_components="auto", gamma=20.0, memory_limit=16 * MB, random_state=0
+    )
+    with (
+        pytest.warns(UserWarning, match="stopped at 139 rows, the most"),
+        peak_below(32 * MB),
+    ):
+        model.fit(X, y)
+    assert model.growth_[-1].n_components == 139
+    plain = model.set_params(n_components=50).fit(X, y)
+    assert not hasattr(plain, "growth_")
 
 
 def test_growth_is_checked(rng):
     X, y = make_data(rng)
     for parameters, message in [
-        (dict(n_components="many"), "n_components must be one of 'auto'"),
+        (dict(n_components="many"), "n_components must be a number or 'auto'"),
         (dict(n_components="auto", rtol=0.0), "rtol must be positive"),
         (dict(n_components="auto", sketch=psk.Gaussian(5)), "a sketch by name"),
     ]:
@@ -214,7 +231,7 @@ def test_p_of_other_kernels(kernel, rng):
 def test_p_is_checked(rng):
     X, y = make_data(rng)
     for parameters, message in [
-        (dict(p="best"), "p must be one of 'auto'"),
+        (dict(p="best"), "p must be a number or 'auto'"),
         (dict(p="auto", sketch="nystroem"), "p='auto' is for sketch='p-sr' or 'p-sg'"),
         (dict(p="auto", sketch=psk.PSparsified(9)), "p='auto' is for sketch='p-sr'"),
     ]:
@@ -236,7 +253,9 @@ def test_gamma_by_folds(rng):
     assert smooth.kernel_.gamma < scale
     labels = SketchedKernelClassifier(gamma="cv", random_state=0).fit(X, y > 0)
     assert labels.score(X, y > 0) > 0.95
-    with pytest.raises(ValueError, match="gamma='cv' needs a kernel by name"):
+    with pytest.raises(ValueError, match="gamma='cv' needs a kernel that has a gamma"):
         SketchedKernelRegressor(kernel="linear", gamma="cv").fit(X, y)
-    with pytest.raises(ValueError, match="gamma must be one of 'scale', 'median'"):
+    both = SketchedKernelRegressor(gamma="cv", n_components="auto", random_state=0)
+    assert both.fit(X, y).score(X, y) > 0.9
+    with pytest.raises(ValueError, match="gamma must be a positive number, 'scale'"):
         KernelSketch(gamma="cv").fit(X)

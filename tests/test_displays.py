@@ -51,6 +51,27 @@ def test_quantiles_along_a_feature(rng):
         QuantileDisplay.from_estimator(model, X, feature=3)
 
 
+def test_pipelines_and_order_of_columns(rng):
+    import pandas as pd
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    X, y = make_data(rng)
+    frame = pd.DataFrame(X * [1, 10, 100], columns=["a", "b", "c"])
+    model = make_pipeline(StandardScaler(), SketchedQuantileRegressor(random_state=0))
+    model.fit(frame, y)
+    display = QuantileDisplay.from_estimator(model, frame[["c", "b", "a"]], feature="a")
+    assert abs(display.values).max() < 1.1
+    assert len(ConvergenceDisplay.from_estimator(model).lines_) == 1
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), SketchedKernelRegressor(loss="squared")),
+        dict(sketchedkernelregressor__alpha=[1e-3, 1e-2]),
+        cv=2,
+    ).fit(frame, y)
+    (line,) = CVResultsDisplay.from_estimator(search).lines_
+    np.testing.assert_allclose(line.get_xdata(), [1e-3, 1e-2])
+
+
 def test_scores_of_a_search(rng):
     X, y = make_data(rng)
     grid = dict(alpha=[1e-4, 1e-3, 1e-2], gamma=[0.5, 2.0])
@@ -68,7 +89,9 @@ def test_scores_of_a_search(rng):
         np.testing.assert_allclose(at, grid["alpha"])
         chosen = ours.cv_results_["param_gamma"] == 2.0
         np.testing.assert_allclose(scores, ours.cv_results_["mean_test_score"][chosen])
-    with pytest.raises(ValueError, match="the search must have alphas"):
+    with pytest.raises(
+        ValueError, match="the search must have alphas that are numbers"
+    ):
         other = GridSearchCV(SketchedKernelRegressor(), dict(gamma=[1.0]), cv=2)
         CVResultsDisplay.from_estimator(other.fit(X, y))
 

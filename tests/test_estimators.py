@@ -22,13 +22,14 @@ from sklearn.svm import SVC, SVR
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import pskernels as psk
+from pskernels._engine import weighted_variance
 from pskernels.estimators import (
     KernelSketch,
     SketchedKernelClassifier,
     SketchedKernelRegressor,
     SketchedQuantileRegressor,
 )
-from pskernels.estimators.base import robust_size, weighted_median, weighted_variance
+from pskernels.estimators.base import robust_size, weighted_median
 
 # The data of scikit-learn's checks have fewer points than the sketch has rows.
 few_points = pytest.mark.filterwarnings("ignore:n_components=.* is more than")
@@ -287,8 +288,9 @@ def test_levels_do_not_cross(rng):
     model = SketchedQuantileRegressor(quantiles=levels, alpha=1e-8, random_state=0)
     predicted = model.fit(X, y).predict(3 * X)
     assert psk.crossing_loss(predicted) == 0
-    crossed = model.set_params(noncrossing="none").predict(3 * X)
-    assert psk.crossing_loss(crossed) > 0
+    model.set_params(noncrossing="none")
+    assert psk.crossing_loss(model.predict(3 * X)) == 0  # that of the fit
+    assert psk.crossing_loss(model.fit(X, y).predict(3 * X)) > 0
 
 
 # ---- classes ----
@@ -341,10 +343,11 @@ def test_other_losses_have_probabilities_by_calibration_only(rng):
 def test_class_weight_is_a_sample_weight(rng):
     X, y = make_data(rng)
     labels = (y > 1.2).astype(int)
-    options = dict(alpha=1e-3, random_state=0)
+    options = dict(alpha=1e-3, random_state=0)  # gamma does not see class weights
     balanced = SketchedKernelClassifier(class_weight="balanced", **options)
     weight = np.where(labels == 1, 0.5 / labels.mean(), 0.5 / (1 - labels.mean()))
-    expected = SketchedKernelClassifier(**options).fit(X, labels, weight)
+    gamma = 1 / (3 * X.var())
+    expected = SketchedKernelClassifier(gamma=gamma, **options).fit(X, labels, weight)
     np.testing.assert_allclose(
         balanced.fit(X, labels).decision_function(X),
         expected.decision_function(X),
@@ -460,6 +463,11 @@ def test_mistakes_get_an_answer(rng):
         model.fit(frame, y)
     with pytest.raises(ValueError, match=r"not numbers; .*OneHotEncoder"):
         model.fit(frame.to_numpy(), y)
+    for model in (SketchedKernelRegressor(), SketchedQuantileRegressor()):
+        with pytest.raises(
+            ValueError, match="y must hold numbers, got <U1; for classes"
+        ):
+            model.fit(X, np.where(y > 0, "a", "b"))
     with pytest.raises(ValueError, match="y contains NaN"):
         model.fit(X, np.where(y > 1, np.nan, y))
     with pytest.raises(ValueError, match="X contains NaN"):
@@ -485,7 +493,7 @@ def test_mistakes_get_an_answer(rng):
     "parameters, message",
     [
         (dict(kernel="rbf2"), "kernel must be one of 'rbf'"),
-        (dict(gamma="skale"), "gamma must be one of 'scale', 'median'"),
+        (dict(gamma="skale"), "gamma must be a positive number, 'scale', 'median' or"),
         (dict(gamma=-1.0), "gamma must be positive"),
         (dict(sketch="p-s"), "sketch must be one of 'p-sr'"),
         (dict(sketch=3), "sketch must be one of .* or a drawn Sketch, got 3"),
@@ -493,12 +501,18 @@ def test_mistakes_get_an_answer(rng):
         (dict(n_components=0), "n_components must be at least 1"),
         (dict(p=5), r"p must be in \(0, 1\], got 5; for 5 non-zeros"),
         (dict(loss="hinge"), "loss must be one of 'huber'"),
-        (dict(kappa="big"), "kappa must be one of 'auto', got 'big'"),
+        (dict(kappa="big"), "kappa must be a number or 'auto', got 'big'"),
         (dict(kappa=0.0), "kappa must be positive"),
         (dict(loss="epsilon_insensitive", epsilon=-1), "epsilon must be finite and"),
-        (dict(loss="pinball", quantile=1.0), "tau must be above 0 and below 1"),
+        (dict(loss="pinball", quantile=1.0), "quantile must be above 0 and below 1"),
+        (
+            dict(loss="pinball", quantile=[0.1]),
+            "quantile must be one level, got .*Quant",
+        ),
         (dict(alpha=0.0), "alpha must be positive"),
-        (dict(alpha="small"), "alpha must be one of 'auto'"),
+        (dict(alpha="small"), "alpha must be a number or 'auto'"),
+        (dict(n_components=1000, p=-1.0), r"p must be in \(0, 1\]"),
+        (dict(n_components=1000, p="x"), "p must be a number or 'auto'"),
         (dict(tol=0.0), "tol must be positive"),
         (dict(solver="svd"), "solver must be one of"),
         (dict(random_state="x"), "random_state must be None, an integer"),
@@ -586,6 +600,58 @@ def test_warm_start_keeps_the_sketch_and_begins_at_the_solution(rng):
     assert model.feature_map_ is second and model.coef_.shape[1] == 2
     model.set_params(warm_start=False).fit(X, y)
     assert model.feature_map_ is not second
+
+
+def test_warnings_reach_scripts(tmp_path):
+    """There __package__ is None, which the search for the caller's line meets."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import numpy as np\n"
+        "from pskernels.estimators import SketchedKernelRegressor\n"
+        "def main():\n"
+        "    X = np.random.default_rng(0).normal(size=(50, 4))\n"
+        "    model = SketchedKernelRegressor(max_iter=1).fit(X, X[:, 0])\n"
+        "    print(model.predict(X).shape)\n"
+        "main()\n"
+    )
+    run = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=True
+    )
+    assert "(50,)" in run.stdout
+    assert "script.py:5: ConvergenceWarning" in run.stderr
+    assert "script.py:5: UserWarning: n_components=100 is more" in run.stderr
+
+
+def test_fitted_models_do_not_follow_parameters(rng):
+    X, y = make_data(rng)
+    model = SketchedQuantileRegressor(random_state=0).fit(X, y)
+    expected = model.predict(X)
+    model.set_params(quantiles=0.5, noncrossing="none")
+    np.testing.assert_array_equal(model.predict(X), expected)
+    classifier = SketchedKernelClassifier(random_state=0).fit(X, y > 0.5)
+    assert not hasattr(classifier.set_params(loss="logistic"), "predict_proba")
+    assert hasattr(classifier.fit(X, y > 0.5), "predict_proba")
+
+
+def test_probabilities_of_extreme_decisions(rng):
+    X, y = make_data(rng)
+    labels = np.digitize(y, [0, 1])
+    model = SketchedKernelClassifier(
+        loss="logistic", kernel="polynomial", gamma=1.0, random_state=0
+    ).fit(X, labels)
+    probabilities = model.predict_proba(1000 * X)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
+
+
+def test_zero_weights_of_a_precomputed_kernel(rng):
+    X, y = make_data(rng)
+    K = reference.rbf(X, X, 0.5)
+    weight = np.ones(len(y))
+    weight[:50] = 0
+    model = SketchedKernelRegressor(
+        kernel="precomputed", loss="squared", random_state=0
+    ).fit(K, y, weight)
+    assert r2_score(y, model.predict(K)) > 0.9
 
 
 def test_warm_start_of_other_levels_and_classes(rng):

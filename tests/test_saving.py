@@ -179,6 +179,41 @@ def test_loading_makes_nothing_but_known_classes(tmp_path):
         load(path)
 
 
+def test_files_that_would_hurt_compiled_code_are_refused(rng, tmp_path):
+    X, y = make_data(rng)
+    path = tmp_path / "model.npz"
+    SketchedKernelRegressor(**SMALL).fit(X, y).save(path)
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    header = json.loads(arrays.pop("header").tobytes())
+    state = header["model"]["state"]["feature_map_"]["state"]
+    indices = state["sketch_"]["state"]["weights"]["indices"]
+    landmarks = state["landmarks_"]["name"]
+    for name, wrong in [
+        (indices, np.full_like(arrays[indices], 2**30)),
+        (landmarks, arrays[landmarks][:5]),
+        (landmarks, arrays[landmarks].astype("U3")),
+    ]:
+        write(path, header, **{**arrays, name: wrong})
+        with pytest.raises(ValueError, match="indices|landmarks_"):
+            load(path)
+    write(path, header)
+    with pytest.raises(ValueError, match="is damaged"):
+        load(path)
+
+
+def test_requests_and_strings_of_any_length(rng, tmp_path):
+    X, y = make_data(rng)
+    labels = np.where(y > 0.5, "high", "low").astype(np.dtypes.StringDType())
+    model = SketchedKernelClassifier(**SMALL).set_fit_request(sample_weight=True)
+    model.fit(X, labels)
+    with pytest.warns(UserWarning, match="_metadata_request cannot be saved"):
+        model.save(tmp_path / "model.npz")
+    other = load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(other.predict(X), model.predict(X).astype(str))
+    assert [file.name for file in tmp_path.iterdir()] == ["model.npz"]
+
+
 def test_the_class_is_checked(rng, tmp_path):
     X, y = make_data(rng)
     path = tmp_path / "model.npz"

@@ -9,6 +9,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from test_estimators import few_points, make_data
+from test_memory import peak_below
 
 import pskernels as psk
 from pskernels.estimators import (
@@ -167,6 +168,33 @@ def test_splitters_scorers_and_groups(rng):
     )
 
 
+def test_scorers_may_do_as_they_like(rng):
+    X, y = make_data(rng)
+
+    def odd(model, X, y):
+        flipped = model.predict(X[::-1])[::-1]
+        assert np.allclose(flipped, model.predict(X))
+        return -np.abs(flipped - y).mean() - 1e-3 * len(model.landmarks_)
+
+    options = dict(loss="squared", n_components=25, random_state=0)
+    ours = SketchedKernelRegressorCV(alphas=ALPHAS, gammas=GAMMAS, **options)
+    machine = SketchedKernelRegressor(**options)
+    grid = dict(alpha=ALPHAS, gamma=GAMMAS)
+    assert_same_search(ours, machine, grid, X, y, scoring=odd)
+    ours.fit(X, y, sample_weight=rng.uniform(size=len(y)))  # odd takes no weights
+
+
+def test_folds_are_not_kept(rng):
+    X = rng.normal(size=(20_000, 60))  # 9.6 MB
+    y = X[:, 0]
+    model = SketchedKernelRegressorCV(
+        loss="squared", alphas=[1e-3], gammas=[0.01], cv=8, n_components=5
+    )
+    model.fit(X[:100], y[:100])  # what is imported on the way
+    with peak_below(4 * X.nbytes):
+        model.fit(X, y)
+
+
 def test_warm_starts_find_the_same_models(rng):
     X, y = make_data(rng)
     cold = SketchedKernelRegressorCV(random_state=0, cv=3, tol=1e-9).fit(X, y)
@@ -212,7 +240,8 @@ def test_mistakes_get_an_answer(rng):
         (dict(cv="loo"), "cv='loo' has a closed form for loss='squared' only"),
         (dict(cv="lo"), "cv must be one of 'loo'"),
         (dict(scoring="r3"), "r3"),
-        (dict(kappas=["big"]), "kappa must be one of 'auto'"),
+        (dict(kappas=["big"]), "kappa must be a number or 'auto'"),
+        (dict(scoring=["r2", "max_error"]), "scoring must be one score"),
     ]:
         with pytest.raises(ValueError, match=message):
             SketchedKernelRegressorCV(**parameters).fit(X, y)
@@ -273,4 +302,8 @@ def test_search_by_leave_one_out(outputs, rng):
         axis=0
     )
     assert model.best_score_ == pytest.approx(np.mean(1 - errors))
+    model.set_params(output_matrix="identity").fit(X, y)
+    with pytest.raises(ValueError, match="'residual' has no leave-one-out"):
+        model.set_params(output_matrix="residual").fit(X, y)
+    model.set_params(output_matrix=None, alphas=[1e-14], gammas=[1e4]).fit(X, y)
     assert model.score(X, y) > 0.9

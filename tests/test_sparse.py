@@ -116,6 +116,30 @@ def test_x_is_never_made_dense_as_a_whole():
         ).fit_transform(X[:1000])
 
 
+def test_entries_at_one_place_add_up():
+    X = make_points(80, FEW)
+    twice = sp.csr_matrix(
+        (np.repeat(X.data, 2), np.repeat(X.indices, 2), 2 * X.indptr), shape=X.shape
+    )
+    before = twice.data.copy()
+    other = psk.FeatureMap(random_state=0).fit(twice)
+    expected = psk.FeatureMap(random_state=0).fit(2 * X)
+    assert other.kernel_.gamma == pytest.approx(expected.kernel_.gamma)
+    np.testing.assert_array_equal(twice.data, before)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "matern12", "matern32"])
+def test_far_points_keep_their_digits(kernel):
+    X = make_points(100, MANY).tolil()
+    rng = np.random.default_rng(0)
+    X[:, [3]] = 1e6 + rng.normal(size=(100, 1))
+    X = sp.csr_array(X)
+    options = dict(kernel=kernel, gamma=0.5, random_state=0, parts="SK")
+    SK = psk.sketch_gram(X, 5, 0.2, **options).SK
+    expected = psk.sketch_gram(X.toarray(), 5, 0.2, **options).SK
+    assert reference.relative_error(SK, expected) < 1e-9
+
+
 def test_what_is_wrong_is_named():
     X = make_points(60, FEW)
     with pytest.raises(TypeError, match=r"X is a sparse csr_array.*X.toarray\(\)"):

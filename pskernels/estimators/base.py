@@ -14,8 +14,14 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from pskernels._engine import weighted_variance
 from pskernels._random import philox_key
-from pskernels._validation import check_int, check_option, check_positive
+from pskernels._validation import (
+    canonical_csr,
+    check_int,
+    check_memory_limit,
+    check_positive,
+)
 from pskernels.choice import (
     FIRST_ROWS,
     MAX_ROWS,
@@ -29,7 +35,8 @@ from pskernels.feature_map import (
     fit_transform_gammas,
     share_distances,
 )
-from pskernels.kernels import CallableKernel, Precomputed, get_kernel
+from pskernels.gram import DEFAULT_MEMORY_LIMIT
+from pskernels.kernels import GAMMA_RULES, CallableKernel, Precomputed, get_kernel
 from pskernels.sketches import Sketch, SubSampling, get_sketch
 from pskernels.solvers import path
 from pskernels.solvers.base import levels_to_the_caller
@@ -44,6 +51,9 @@ SCALE_SUBSAMPLE = 1000
 
 # Sketches whose p may be chosen, and their non-zeros.
 KINDS = {"p-sr": "rademacher", "p-sg": "gaussian"}
+
+# Arrays of n × n_components that are there while rows are doubled.
+GROWTH_ARRAYS = 5
 
 # Points that judge how many rows a sketch needs: a fifth of all, or so many.
 MAX_HELD_OUT = 5000
@@ -71,7 +81,7 @@ class SketchedEstimator(BaseEstimator):
         if not self._is_precomputed():
             options["accept_sparse"] = "csr"
         try:
-            return validate_data(self, X, reset=reset, **options)
+            checked = validate_data(self, X, reset=reset, **options)
         except ValueError as error:
             if "could not convert string to float" not in str(error):
                 raise
@@ -80,6 +90,10 @@ class SketchedEstimator(BaseEstimator):
                 "encode them first, for example by OneHotEncoder in a "
                 f"ColumnTransformer ({error})"
             ) from None
+        points, *y = checked if isinstance(checked, tuple) else (checked,)
+        if sp.issparse(points):
+            points = canonical_csr(points)
+        return (points, *y) if y else points
 
     def _warn_if_unscaled(self, X):
         """Warn if one feature carries almost all of the distance between points."""
@@ -112,6 +126,11 @@ class SketchedEstimator(BaseEstimator):
 
     def _map_maker(self, X, weight, gamma):
         """A function of a sketch that makes a map, not yet fitted."""
+        if isinstance(gamma, str) and gamma not in GAMMA_RULES:
+            raise ValueError(
+                "gamma must be a positive number, 'scale', 'median' or, if there is a "
+                f"y, 'cv', got {gamma!r}"
+            )
         kernel = get_kernel(self.kernel, gamma)
         if weight is not None and getattr(kernel, "gamma", None) == "scale":
             kernel = kernel.with_gamma(X, weighted_variance(X, weight))
@@ -127,11 +146,10 @@ class SketchedEstimator(BaseEstimator):
 
         return make_map
 
-    def _fit_map(self, X, y, weight, seed, gamma, transform=True):
+    def _fit_map(self, make_map, X, y, weight, seed, transform=True):
         """The fitted map, and the features of X, if they are wanted."""
-        make_map = self._map_maker(X, weight, gamma)
-        if isinstance(self.n_components, str):
-            check_option(self.n_components, "n_components", ("auto",))
+        vars(self).pop("growth_", None)
+        if is_auto(self.n_components, "n_components"):
             return self._grow_map(make_map, X, y, weight, seed)
         feature_map = make_map(self._draw_sketch(make_map, X, y, seed))
         if not transform:
@@ -139,7 +157,7 @@ class SketchedEstimator(BaseEstimator):
         return feature_map, feature_map.fit_transform(X)
 
     def _fit_maps(self, X, y, weight, seed, gammas, X_new):
-        """(Z, Z_new) for each gamma; distances are computed once where possible."""
+        """(map, Z, Z_new) for each gamma; distances are computed once if possible."""
         make_map = self._map_maker(X, weight, gammas[0])
         numbers = all(isinstance(gamma, Real) for gamma in gammas)
         if len(gammas) > 1 and numbers and not isinstance(self.p, str):
@@ -147,19 +165,20 @@ class SketchedEstimator(BaseEstimator):
             if share_distances(get_kernel(self.kernel), sketch, X):
                 for gamma in gammas:  # each is checked
                     get_kernel(self.kernel, gamma)
-                fitted = fit_transform_gammas(make_map(sketch), gammas, X, X_new)
-                yield from ((Z, Z_new) for _, Z, Z_new in fitted)
+                yield from fit_transform_gammas(make_map(sketch), gammas, X, X_new)
                 return
         for gamma in gammas:
-            feature_map, Z = self._fit_map(X, y, weight, seed, gamma)
-            yield Z, feature_map.transform(X_new)
+            make_map = self._map_maker(X, weight, gamma)
+            feature_map, Z = self._fit_map(make_map, X, y, weight, seed)
+            yield feature_map, Z, feature_map.transform(X_new)
 
     def _draw_sketch(self, make_map, X, y, seed):
         """The drawn sketch of the points."""
         n = X.shape[0]
         s = check_int(self.n_components, "n_components", minimum=1)
         if isinstance(self.sketch, str) and s >= n:
-            sketch = get_sketch(self.sketch, s)  # its name is checked
+            if not is_auto(self.p, "p"):
+                get_sketch(self.sketch, s, self.p)  # both are checked
             if s > n:
                 warnings.warn(
                     f"n_components={s} is more than the {n} points: all of them are "
@@ -173,9 +192,8 @@ class SketchedEstimator(BaseEstimator):
 
     def _get_distribution(self, make_map, X, y, s, seed):
         """That of s rows, or the one that was given; p is chosen here."""
-        if not isinstance(self.p, str):
+        if not is_auto(self.p, "p"):
             return get_sketch(self.sketch, s, self.p)
-        check_option(self.p, "p", ("auto",))
         if self.sketch not in KINDS:
             raise ValueError(
                 f"p='auto' is for sketch='p-sr' or 'p-sg', got sketch={self.sketch!r}"
@@ -199,9 +217,21 @@ class SketchedEstimator(BaseEstimator):
             p = getattr(first, "p", None) if self.sketch in KINDS else None
             make_sketch = partial(get_sketch, self.sketch, p=p)
         features = GrowingFeatures(make_map, make_sketch, X, seed)
-        feature_map, Z, steps = self._grow(features, X, y, weight, seed, rtol)
-        self.growth_ = steps
+        feature_map, Z, self.growth_ = self._grow(features, X, y, weight, seed, rtol)
+        s = self.growth_[-1].n_components
+        if feature_map.sketch_.shape[0] == s < n:  # the last step was not taken back
+            warnings.warn(
+                f"n_components='auto' stopped at {s} rows, the most that it takes "
+                "here, although more may pay; raise memory_limit, or give a number",
+                UserWarning,
+                stacklevel=levels_to_the_caller(),
+            )
         return feature_map, Z
+
+    def _most_rows(self, n):
+        """How far n_components="auto" may grow, by the memory for features."""
+        limit = check_memory_limit(self.memory_limit, DEFAULT_MEMORY_LIMIT)
+        return min(n, MAX_ROWS, max(FIRST_ROWS, limit // (GROWTH_ARRAYS * 8 * n)))
 
     def save(self, path):
         """Write the estimator, fitted or not, to a file.
@@ -269,23 +299,6 @@ def _name_text_columns(X):
     return f": {', '.join(text)}"
 
 
-def weighted_variance(X, weight):
-    """X.var() of points that count `weight` times each."""
-    n_values = weight.sum() * X.shape[1]
-    overall = weight @ np.ravel(X.sum(axis=1, dtype=np.float64)) / n_values
-    if sp.issparse(X):
-        counts = weight @ np.diff(X.indptr)
-        weights = np.repeat(weight, np.diff(X.indptr))
-        squares = weights @ (X.data.astype(np.float64) - overall) ** 2
-        return (squares + (n_values - counts) * overall**2) / n_values
-    step = -(-X.shape[0] // 16)  # in blocks: no copy of all of X
-    squares = 0.0
-    for start in range(0, X.shape[0], step):
-        rows = slice(start, start + step)
-        squares += weight[rows] @ ((X[rows] - overall) ** 2).sum(axis=1)
-    return squares / n_values
-
-
 class SketchedMachine(SketchedEstimator):
     """A linear machine on the features of a sketch.
 
@@ -311,7 +324,11 @@ class SketchedMachine(SketchedEstimator):
         """
         X, y, weight = self._check_data(X, y, sample_weight)
         self._warn_if_unscaled(X)
-        if weight is not None and not weight.all():
+        return self._fit_checked(X, y, weight)
+
+    def _fit_checked(self, X, y, weight):
+        """`fit` to what `_check_data` returns."""
+        if weight is not None and not weight.all() and not self._is_precomputed():
             used = np.flatnonzero(weight)
             X, y, weight = _safe_split(self, X, y, used)[0], y[used], weight[used]
         seed, start = self._seed(), self._warm_model()
@@ -320,22 +337,28 @@ class SketchedMachine(SketchedEstimator):
             from pskernels.estimators.search import choose_gamma
 
             gamma = choose_gamma(self, X, y, weight, seed)
-        weight = self._balance(y, weight)
+        balanced = self._balance(y, weight)
         y = self._encode(y)
         if start is None:
-            feature_map, Z = self._fit_map(X, y, weight, seed, gamma)
+            make_map = self._map_maker(X, weight, gamma)
+            feature_map, Z = self._fit_map(make_map, X, y, balanced, seed)
         else:
             feature_map = self.feature_map_
             Z = feature_map.transform(X)
             if np.shape(start[0])[1:] != self._output_shape(y):
                 start = None  # of other outputs, levels or classes
-        (result,) = self._solve(Z, y, weight, [self.alpha], start=start)
+        (result,) = self._solve(Z, y, balanced, [self.alpha], start=start)
         self._keep(feature_map, result)
         return self
 
     def _check_data(self, X, y, sample_weight):
         """X, y, and weights or None, as arrays."""
         X, y = self._check_points(X, True, y=y, **self._y_options())
+        if self._y_options().get("y_numeric") and y.dtype.kind not in "biuf":
+            raise ValueError(
+                f"y must hold numbers, got {y.dtype}; for classes there is "
+                "SketchedKernelClassifier"
+            )
         if self._is_precomputed() and X.shape[0] != X.shape[1]:
             raise ValueError(
                 "X must be a square matrix, K of all pairs of points, for a "
@@ -399,10 +422,9 @@ class SketchedMachine(SketchedEstimator):
 
     def _get_alpha(self, alpha, y, weight):
         """alpha as a number."""
-        if not isinstance(alpha, str):
-            return check_positive(alpha, "alpha")
-        check_option(alpha, "alpha", ("auto",))
-        return DEFAULT_ALPHA / self._alpha_unit(y, weight)
+        if is_auto(alpha, "alpha"):
+            return DEFAULT_ALPHA / self._alpha_unit(y, weight)
+        return check_positive(alpha, "alpha")
 
     def _alpha_unit(self, y, weight):
         """What default alphas are divided by, so that no unit of y matters."""
@@ -412,12 +434,14 @@ class SketchedMachine(SketchedEstimator):
         """Grow until the loss of points that are held out stops falling."""
         n = X.shape[0]
         order = np.random.default_rng(seed).permutation(n)
-        held, rest = np.split(order, [min(MAX_HELD_OUT, -(-n // 5))])
+        held, rest = np.split(order, [min(MAX_HELD_OUT, n // 5)])
         weights = [None if weight is None else weight[part] for part in (held, rest)]
         loss = None
 
         def held_out_loss(feature_map, Z):
             nonlocal loss
+            if len(held) == 0:  # too few points: all of them are landmarks
+                return 0.0
             (result,) = self._solve(Z[rest], y[rest], weights[1], [self.alpha])
             if loss is None:  # kappa and epsilon are those of the first sketch
                 loss = self.loss_
@@ -427,7 +451,7 @@ class SketchedMachine(SketchedEstimator):
             )
             return np.average(values, weights=weights[0])
 
-        return grow(features, held_out_loss, rtol, min(n, MAX_ROWS))
+        return grow(features, held_out_loss, rtol, self._most_rows(n))
 
     def _keep(self, feature_map, result):
         """Set what was learnt."""
@@ -448,6 +472,13 @@ class SketchedMachine(SketchedEstimator):
         check_is_fitted(self)
         X = self._check_points(X, reset=False)
         return self.feature_map_.predict(X, self.coef_, self.intercept_)
+
+
+def is_auto(value, name):
+    """Whether a parameter, else a number, is "auto"."""
+    if isinstance(value, str) and value != "auto":
+        raise ValueError(f"{name} must be a number or 'auto', got {value!r}")
+    return isinstance(value, str)
 
 
 # Of a normal law, the standard deviation is so many times the median of |e|.

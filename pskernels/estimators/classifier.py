@@ -9,16 +9,17 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from pskernels._validation import check_option
 from pskernels.estimators.base import SketchedMachine
-from pskernels.losses import get_loss
+from pskernels.losses import Logistic, get_loss
 
 LOSSES = ("hinge", "squared_hinge", "logistic")
 
 
 def _has_probabilities(model):
-    if model.loss != "logistic":
+    loss = getattr(model, "loss_", None) or model.loss
+    if loss not in ("logistic", Logistic()):
         raise AttributeError(
-            f"predict_proba needs loss='logistic': the decisions of {model.loss!r} are "
-            "no probabilities.  To calibrate them, "
+            f"predict_proba needs loss='logistic': the decisions of {loss} are no "
+            "probabilities.  To calibrate them, "
             "sklearn.calibration.CalibratedClassifierCV(model)"
         )
     return True
@@ -155,10 +156,7 @@ feature_names_in_
         -------
         ndarray of shape (n, n_classes)
         """
-        probabilities = scipy.special.expit(self.decision_function(X))
-        if probabilities.ndim == 1:
-            return np.column_stack([1 - probabilities, probabilities])
-        return probabilities / probabilities.sum(axis=1, keepdims=True)
+        return np.exp(self.predict_log_proba(X))
 
     @available_if(_has_probabilities)
     def predict_log_proba(self, X):
@@ -172,7 +170,11 @@ feature_names_in_
         -------
         ndarray of shape (n, n_classes)
         """
-        return np.log(self.predict_proba(X))
+        decisions = self.decision_function(X)
+        if decisions.ndim == 1:
+            return scipy.special.log_expit(np.column_stack([-decisions, decisions]))
+        # of each class against the rest, divided by their sum
+        return scipy.special.log_softmax(scipy.special.log_expit(decisions), axis=1)
 
     def _balance(self, y, weight):
         if self.class_weight is None:

@@ -3,6 +3,8 @@
 A display has data; `plot` draws them, and `from_estimator` does both.
 """
 
+from numbers import Real
+
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
@@ -46,7 +48,7 @@ class QuantileDisplay:
 
         Parameters
         ----------
-        estimator : SketchedQuantileRegressor
+        estimator : SketchedQuantileRegressor, or a Pipeline that ends with one
         X : array or data frame of shape (n, d)
             The feature runs over its range in X; all others are at their medians.
         y : array of shape (n,), optional
@@ -60,22 +62,26 @@ class QuantileDisplay:
         QuantileDisplay
         """
         check_is_fitted(estimator)
+        quantiles = _last_step(estimator).quantiles_
         names = getattr(estimator, "feature_names_in_", None)
         number = _feature_number(feature, names, estimator.n_features_in_)
         if sp.issparse(X):
             raise TypeError("X must be dense, to have medians: pass X.toarray()")
+        framed = names is not None and hasattr(X, "columns")
+        if framed:
+            X = X[list(names)]  # in the order of fit
         points = np.asarray(X, dtype=np.float64)
         grid = np.repeat(np.median(points, axis=0)[None], GRID_POINTS, axis=0)
         column = points[:, number]
         grid[:, number] = np.linspace(column.min(), column.max(), GRID_POINTS)
         rows = grid
-        if names is not None:  # as in fit, or scikit-learn warns
+        if framed:  # as in fit, or scikit-learn warns
             rows = type(X)(dict(zip(names, grid.T, strict=True)))
         predicted = np.reshape(estimator.predict(rows), (GRID_POINTS, -1))
         display = cls(
             values=grid[:, number],
             predicted=predicted,
-            quantiles=estimator.quantiles_,
+            quantiles=quantiles,
             name=f"feature {number}" if names is None else str(names[number]),
             points=None if y is None else (column, np.ravel(y)),
         )
@@ -103,8 +109,14 @@ class QuantileDisplay:
         ]
         self.ax_.set_xlabel(self.name)
         self.ax_.set_ylabel("y")
+        self.ax_.set_title("all other features at their medians", fontsize="small")
         self.ax_.legend(title="quantile")
         return self
+
+
+def _last_step(estimator):
+    """The machine at the end of a pipeline, or the estimator itself."""
+    return estimator[-1] if hasattr(estimator, "steps") else estimator
 
 
 def _feature_number(feature, names, n_features):
@@ -162,9 +174,16 @@ class CVResultsDisplay:
         """
         check_is_fitted(estimator)
         results = estimator.cv_results_
-        params = results["params"]
-        if "alpha" not in params[0]:
-            raise ValueError(f"the search must have alphas, got {sorted(params[0])}")
+        # without the names of steps of a pipeline
+        params = [
+            {name.rpartition("__")[2]: value for name, value in candidate.items()}
+            for candidate in results["params"]
+        ]
+        if not all(isinstance(each.get("alpha"), Real) for each in params):
+            raise ValueError(
+                "the search must have alphas that are numbers, got candidates such as "
+                f"{params[0]}"
+            )
         display = cls(
             alphas=np.array([float(candidate["alpha"]) for candidate in params]),
             scores=results["mean_test_score"],
@@ -243,7 +262,7 @@ class ConvergenceDisplay:
 
         Parameters
         ----------
-        *estimators : SketchedKernelRegressor and the like, fitted
+        *estimators : SketchedKernelRegressor and the like, or Pipelines of them, fitted
         x : {"seconds", "iterations"}
         ax : matplotlib Axes, optional
 
@@ -254,11 +273,11 @@ class ConvergenceDisplay:
         if not estimators:
             raise ValueError("from_estimator needs at least one estimator")
         histories = {}
-        for number, estimator in enumerate(estimators):
+        for number, estimator in enumerate(map(_last_step, estimators)):
             check_is_fitted(estimator, "history_")
             label = f"{number}: {estimator.loss_}, alpha={estimator.alpha_:.3g}"
             histories[label] = estimator.history_
-        display = cls(histories=histories, tol=estimators[-1].tol, x=x)
+        display = cls(histories=histories, tol=estimator.tol, x=x)
         return display.plot(ax=ax)
 
     def plot(self, *, ax=None):

@@ -114,13 +114,13 @@ feature_names_in_
         ndarray of shape (n, levels), or (n,) if `quantiles` is a number
         """
         predicted = self._predict_levels(X)
-        return predicted[:, 0] if np.ndim(self.quantiles) == 0 else predicted
+        return predicted[:, 0] if self._one_level else predicted
 
     def _predict_levels(self, X):
         predicted = self._decide(X)
         if predicted.ndim == 1:
             return predicted[:, None]
-        return rearrange(predicted) if self.noncrossing == "sort" else predicted
+        return rearrange(predicted) if self._sorts else predicted
 
     def predict_interval(self, X, coverage=0.8):
         """Predict intervals that are meant to contain a share of the targets.
@@ -184,6 +184,8 @@ feature_names_in_
 
     def _encode(self, y):
         self.quantiles_ = check_quantiles(np.atleast_1d(self.quantiles))
+        self._one_level = np.ndim(self.quantiles) == 0
+        self._sorts = self.noncrossing == "sort"
         return y
 
     def _output_shape(self, y):

@@ -1,11 +1,18 @@
 """`SketchedKernelRegressor`: kernel regression with any of the losses."""
 
+import numpy as np
 from sklearn.base import RegressorMixin
 
-from pskernels._validation import check_non_negative, check_option, check_positive
+from pskernels._validation import (
+    check_non_negative,
+    check_open_probability,
+    check_option,
+    check_positive,
+)
 from pskernels.estimators.base import (
     DEFAULT_ALPHA,
     SketchedMachine,
+    is_auto,
     robust_size,
     scale_of,
 )
@@ -194,7 +201,7 @@ random_state, verbose
         start = None
         if self.loss == "huber":
             kappa = self.kappa
-            if _is_auto(kappa, "kappa"):
+            if is_auto(kappa, "kappa"):
                 # which depends on neither alpha nor other fits, and saves a third of
                 # the steps; for losses with corners it saves nothing
                 start, size = _fit_pilot(Z, y, options)
@@ -202,21 +209,19 @@ random_state, verbose
             loss = Huber(check_positive(kappa, "kappa"))
         elif self.loss == "epsilon_insensitive":
             epsilon = self.epsilon
-            if _is_auto(epsilon, "epsilon"):
+            if is_auto(epsilon, "epsilon"):
                 epsilon = TUBE_EPSILON * _fit_pilot(Z, y, options)[1]
             loss = EpsilonInsensitive(check_non_negative(epsilon, "epsilon"))
         elif self.loss == "pinball":
-            loss = Pinball(self.quantile)
+            if np.ndim(self.quantile) > 0:
+                raise ValueError(
+                    f"quantile must be one level, got {self.quantile!r}; for several "
+                    "there is SketchedQuantileRegressor"
+                )
+            loss = Pinball(check_open_probability(self.quantile, "quantile"))
         else:
             loss = Absolute() if self.loss == "absolute" else Squared()
         return loss, self.output_matrix, start
-
-
-def _is_auto(value, name):
-    if isinstance(value, str):
-        check_option(value, name, ("auto",))
-        return True
-    return False
 
 
 def _fit_pilot(Z, y, options):

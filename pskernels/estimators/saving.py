@@ -15,6 +15,7 @@ Loading makes nothing but these: it never executes code that the file names.
 import dataclasses
 import json
 import math
+import os
 import warnings
 import zipfile
 
@@ -62,8 +63,8 @@ CLASSES = {
     )
 }
 
-# Parameters that no prediction needs: what cannot be written of them is left out.
-NOT_NEEDED = ("random_state", "cv", "scoring")
+# What no prediction needs: what cannot be written of it is left out.
+NOT_NEEDED = ("random_state", "cv", "scoring", "_metadata_request")
 
 
 def register(cls):
@@ -82,8 +83,14 @@ def save(model, path):
         "model": _encode(model, arrays, type(model).__name__),
     }
     text = json.dumps(header, allow_nan=False).encode()
-    with open(path, "wb") as file:
-        np.savez(file, header=np.frombuffer(text, np.uint8), **arrays)
+    unfinished = f"{os.fspath(path)}.{os.getpid()}.part"
+    try:
+        with open(unfinished, "wb") as file:
+            np.savez(file, header=np.frombuffer(text, np.uint8), **arrays)
+        os.replace(unfinished, path)
+    finally:
+        if os.path.exists(unfinished):
+            os.remove(unfinished)
 
 
 def load(path):
@@ -100,8 +107,8 @@ def load(path):
     """
     try:
         archive = np.load(path, allow_pickle=False)
-    except (ValueError, zipfile.BadZipFile, EOFError) as error:
-        raise ValueError(f"{path} is not a model of pskernels: {error}") from None
+    except (ValueError, zipfile.BadZipFile, EOFError):
+        raise ValueError(f"{path} is not a model of pskernels") from None
     if not hasattr(archive, "files") or "header" not in archive.files:
         raise ValueError(f"{path} is not a model of pskernels: it has no header")
     with archive:
@@ -114,7 +121,10 @@ def load(path):
                 f"pskernels {header.get('library')}), but pskernels "
                 f"{_library_version()} reads version {VERSION}"
             )
-        return _decode(header["model"], archive)
+        try:
+            return _decode(header["model"], archive)
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            raise ValueError(f"{path} is damaged: {error!r}") from error
 
 
 def _library_version():
@@ -175,6 +185,8 @@ def _add(array, arrays):
 
 
 def _encode_array(value, arrays, name):
+    if value.dtype.kind == "T":  # strings of any length, which .npy does not have
+        value = value.astype(str)
     if value.dtype == object:
         items = [_encode(item, arrays, name) for item in value.ravel()]
         return {"$": "objects", "shape": list(value.shape), "items": items}
@@ -220,7 +232,9 @@ def _decode(node, archive):
     if kind == "sparse":
         make = {"csr": sp.csr_array, "csc": sp.csc_array}[node["format"]]
         parts = tuple(archive[node[part]] for part in ("data", "indices", "indptr"))
-        return make(parts, shape=tuple(node["shape"]))
+        array = make(parts, shape=tuple(node["shape"]))
+        array.check_format(full_check=True)
+        return array
     if kind == "object":
         return _decode_object(node, archive)
     if kind == "dict":
@@ -239,8 +253,33 @@ def _decode_object(node, archive):
         raise ValueError(f"a file must not make a {node['class']}")
     cls = CLASSES[node["class"]]
     state = {key: _decode(item, archive) for key, item in node["state"].items()}
-    if issubclass(cls, tuple):
-        return cls(**state)
+    if cls is sketches.Gaussian:
+        return cls(state["s"])
+    if issubclass(cls, tuple) or dataclasses.is_dataclass(cls):
+        return cls(**state)  # which checks it
     value = object.__new__(cls)
     vars(value).update(state)
+    if cls is feature_map.FeatureMap and hasattr(value, "rank_"):
+        _check_map(value)
     return value
+
+
+def _check_map(value):
+    """Compiled code relies on the shapes and types of a map."""
+    s, m = value.sketch_.weights.shape
+    landmarks = value.landmarks_
+    shapes = {
+        "whitening_": (value.whitening_, (s, value.rank_)),
+        "landmarks_": (landmarks, (m, value.n_features_in_)),
+        "_center": (value._center, (value.n_features_in_,)),
+    }
+    for name, (array, shape) in shapes.items():
+        if array is not None and (
+            array.shape != shape or array.dtype.kind not in "biuf"
+        ):
+            raise ValueError(
+                f"{name} must be numbers of shape {shape}, got {array.dtype} of shape "
+                f"{array.shape}"
+            )
+    if value._dtype not in (np.float32, np.float64) or value.whitening_.dtype != float:
+        raise ValueError(f"types must be floating, got {value._dtype}")

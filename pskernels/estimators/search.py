@@ -5,7 +5,7 @@ gammas, a sketch and its features all alphas.  Scores are those that `GridSearch
 gives the same candidates.
 """
 
-from functools import cached_property
+import inspect
 
 import numpy as np
 from scipy.stats import rankdata
@@ -14,17 +14,18 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import ParameterGrid, check_cv
 from sklearn.utils.metaestimators import _safe_split
 
+from pskernels._engine import weighted_variance
 from pskernels._progress import progress
 from pskernels._validation import check_memory_limit, check_option
-from pskernels.estimators.base import weighted_variance
 from pskernels.estimators.classifier import SketchedKernelClassifier
 from pskernels.estimators.quantile import SketchedQuantileRegressor
 from pskernels.estimators.regressor import SketchedKernelRegressor
+from pskernels.feature_map import DEFAULT_ROWS
 from pskernels.gram import DEFAULT_MEMORY_LIMIT
 from pskernels.kernels import _GammaKernel, get_kernel
 from pskernels.solvers.loo import leave_one_out
 
-DEFAULT_ALPHAS = np.logspace(-2, -8, 10)
+DEFAULT_ALPHAS = np.logspace(-2, -7, 6)
 # Of gamma="scale".
 GAMMA_MULTIPLES = np.array([1 / 27, 1 / 9, 1 / 3, 1.0, 3.0])
 
@@ -36,7 +37,7 @@ GAMMA_POINTS = 5000
 class Search:
     """Fit the best of alphas × gammas × (kappas or epsilons).
 
-    A mixin in front of a machine, whose class is `machine`.
+    A mixin in front of a machine, whose class is `_machine_type`.
     """
 
     def fit(self, X, y, sample_weight=None, groups=None):
@@ -60,15 +61,15 @@ class Search:
         if isinstance(self.n_components, str):
             raise ValueError(
                 f"n_components must be a number here, got {self.n_components!r}: what "
-                "pays depends on alpha.  Fit "
-                f"{self.machine.__name__}(n_components='auto', **best_params_) after "
-                "the search"
+                f"pays depends on alpha.  Fit {self._machine_type.__name__}("
+                "n_components='auto', **best_params_) after the search"
             )
         machine = self._make_machine()
         candidates = list(ParameterGrid(self._make_grid(machine, X, y, weight)))
         folds = self._make_folds(machine, X, y, weight, groups)
         self._keep_scores(candidates, self._score(folds, candidates))
-        machine.set_params(**self.best_params_).fit(X, y, sample_weight=weight)
+        machine.n_features_in_ = self.n_features_in_
+        machine.set_params(**self.best_params_)._fit_checked(X, y, weight)
         learnt = vars(machine).keys() - machine.get_params(deep=False).keys()
         vars(self).update({name: vars(machine)[name] for name in learnt})
         return self
@@ -76,8 +77,8 @@ class Search:
     def _make_machine(self):
         """The machine of a candidate, with the parameters that all of them share."""
         given = self.get_params(deep=False)
-        shared = given.keys() & set(self.machine._get_param_names())
-        machine = self.machine(**{name: given[name] for name in shared})
+        shared = given.keys() & set(self._machine_type._get_param_names())
+        machine = self._machine_type(**{name: given[name] for name in shared})
         return machine.set_params(random_state=self._seed())
 
     def _make_grid(self, machine, X, y, weight):
@@ -104,6 +105,8 @@ class Search:
         return default_gammas(self.kernel, X, weight)
 
     def _make_folds(self, machine, X, y, weight, groups):
+        if isinstance(self.scoring, (list, tuple, set, dict)):
+            raise ValueError(f"scoring must be one score, got {self.scoring!r}")
         scorer = check_scoring(machine, scoring=self.scoring)
         if isinstance(self.cv, str):
             check_option(self.cv, "cv", ("loo",))
@@ -181,12 +184,17 @@ def choose_gamma(machine, X, y, weight, seed):
     """The best of `default_gammas` by a few folds of some points; gamma="cv"."""
     gammas = default_gammas(machine.kernel, X, weight)
     if gammas is None:
-        raise ValueError(f"gamma='cv' needs a kernel by name, got {machine.kernel!r}")
+        raise ValueError(
+            "gamma='cv' needs a kernel that has a gamma, by name, got "
+            f"{machine.kernel!r}"
+        )
     n = X.shape[0]
     chosen = np.random.default_rng(seed).permutation(n)[:GAMMA_POINTS]
     X, y = _safe_split(machine, X, y, chosen)
     weight = None if weight is None else weight[chosen]
     machine = clone(machine).set_params(random_state=seed)
+    if isinstance(machine.n_components, str):
+        machine.set_params(n_components=DEFAULT_ROWS)
     scorer = check_scoring(machine)
     splitter = check_cv(GAMMA_FOLDS, y, classifier=is_classifier(machine))
     folds = [
@@ -214,40 +222,34 @@ class Fold:
         return indices if self._weight is None else indices[self._weight[indices] > 0]
 
     def _take(self, indices, others=None):
+        """(X, y, weight) of some points."""
         X, y = _safe_split(self._machine, self._X, self._y, indices, others)
         return X, y, None if self._weight is None else self._weight[indices]
 
-    @cached_property
-    def training(self):
-        """(X, y, weight) to fit to."""
-        X, y, weight = self._take(self._train)
-        return X, y, self._machine._balance(y, weight)
-
-    @cached_property
-    def testing(self):
+    def _testing(self):
         return self._take(self._test, self._train)
 
     def score(self, candidates):
         """Scores of candidates."""
         machine = clone(self._machine).set_params(verbose=0)
-        X, y, weight = self.training
-        targets = machine._encode(y)
+        X, y, weight = self._take(self._train)
+        testing = self._testing()
+        machine.n_features_in_ = X.shape[1]
+        balanced, targets = machine._balance(y, weight), machine._encode(y)
         scores = np.empty(len(candidates))
-        by_gamma = _group(candidates, lambda c: c.get("gamma", machine.gamma))
+        by_gamma = _group(candidates, lambda each: each.get("gamma", machine.gamma))
         for gammas in self._portions(machine, list(by_gamma)):
-            features = machine._fit_maps(
-                X, targets, weight, machine.random_state, gammas, self.testing[0]
+            maps = machine._fit_maps(
+                X, targets, weight, machine.random_state, gammas, testing[0]
             )
-            for gamma, (Z, Z_test) in zip(gammas, features, strict=True):
-                numbers = by_gamma[gamma]
-                scores[numbers] = self._score_on(
-                    machine,
-                    [candidates[k] for k in numbers],
-                    Z,
-                    targets,
-                    weight,
-                    Z_test,
+            for gamma, (feature_map, Z, Z_test) in zip(gammas, maps, strict=True):
+                models = self._fit(
+                    machine, by_gamma[gamma], candidates, Z, targets, balanced, Z_test
                 )
+                for number, result, decisions in models:
+                    scores[number] = self._score_model(
+                        machine, feature_map, result, decisions, testing
+                    )
         return scores
 
     def _portions(self, machine, gammas):
@@ -257,41 +259,57 @@ class Fold:
         size = max(1, int(limit // (8 * width * self._X.shape[0])))
         return [gammas[i : i + size] for i in range(0, len(gammas), size)]
 
-    def _score_on(self, machine, candidates, Z, targets, weight, Z_test):
-        """Scores of candidates that share their features."""
-        scores = np.empty(len(candidates))
-        by_tube = _group(candidates, _tube)
-        for tube, numbers in by_tube.items():
+    def _fit(self, machine, numbers, candidates, Z, targets, weight, Z_test):
+        """(number, model, decisions of test points) of candidates of one gamma."""
+        for tube, chosen in _group(numbers, lambda k: _tube(candidates[k])).items():
             machine.set_params(**dict(tube))
-            alphas = [candidates[number]["alpha"] for number in numbers]
-            decisions = self._decide(machine, Z, targets, weight, alphas, Z_test)
-            for number, decision in zip(numbers, decisions, strict=True):
-                scores[number] = self._score_decisions(machine, decision)
-        return scores
+            chosen = [numbers[k] for k in chosen]
+            alphas = [candidates[k]["alpha"] for k in chosen]
+            models = self._decide(machine, Z, targets, weight, alphas, Z_test)
+            for number, (result, decisions) in zip(chosen, models, strict=True):
+                yield number, result, decisions
 
     def _decide(self, machine, Z, y, weight, alphas, Z_test):
-        """Decisions of the test points, for each alpha."""
+        """(model, decisions of test points) for each alpha."""
         warm = machine.warm_start
         for result in machine._solve(Z, y, weight, alphas, warm=warm):
-            yield result.predict(Z_test)
+            yield result, result.predict(Z_test)
 
-    def _score_decisions(self, machine, decisions):
-        X, y, weight = self.testing
-        # predictions, probabilities and scores of any kind follow from decisions
-        machine._decide = lambda X: decisions
-        options = {} if weight is None else {"sample_weight": weight}
-        return self._scorer(machine, X, y, **options)
+    def _score_model(self, machine, feature_map, result, decisions, testing):
+        X_test, y_test, weight = testing
+        if result is not None:
+            machine._keep(feature_map, result)
+
+        def decide(X):
+            # predictions and scores of all kinds follow from decisions
+            if X is X_test:
+                return decisions
+            if result is None:
+                raise ValueError("leave-one-out has predictions of its own points only")
+            return type(machine)._decide(machine, X)
+
+        machine._decide = decide
+        options = {}
+        if weight is not None and _takes_weights(self._scorer):
+            options["sample_weight"] = weight
+        return self._scorer(machine, X_test, y_test, **options)
+
+
+def _takes_weights(scorer):
+    """Whether a scorer has weights: those of scikit-learn do, functions may."""
+    if not inspect.isfunction(scorer):
+        return True
+    return "sample_weight" in inspect.signature(scorer).parameters
 
 
 class LeaveOneOut(Fold):
     """Every point by the machine without it, in closed form; the sketch has it."""
 
-    @cached_property
-    def testing(self):
+    def _testing(self):
         return self._take(self._test)
 
     def _decide(self, machine, Z, y, weight, alphas, Z_test):
-        return leave_one_out(
+        predictions = leave_one_out(
             Z,
             y,
             alphas=[machine._get_alpha(alpha, y, weight) for alpha in alphas],
@@ -300,13 +318,14 @@ class LeaveOneOut(Fold):
             fit_intercept=machine.fit_intercept,
             n_threads=machine.n_threads,
         )
+        return [(None, predicted) for predicted in predictions]
 
 
-def _group(candidates, key):
-    """Numbers of candidates, by what they have in common."""
+def _group(items, key):
+    """Numbers of items, by what they have in common."""
     groups = {}
-    for number, candidate in enumerate(candidates):
-        groups.setdefault(key(candidate), []).append(number)
+    for number, item in enumerate(items):
+        groups.setdefault(key(item), []).append(number)
     return groups
 
 
@@ -324,8 +343,8 @@ class SketchedKernelRegressorCV(Search, SketchedKernelRegressor):
     Parameters
     ----------
     alphas : sequence of float, optional
-        Penalties to try; None means ten from 1e-2 to 1e-8, divided by a robust scale of
-        y for losses that grow like |u - y|.
+        Penalties to try; None means 1e-2, 1e-3, …, 1e-7, divided by a robust scale of y
+        for losses that grow like |u - y|.
     gammas : sequence of float, "scale" or "median", optional
         Scales of the kernel to try.  None means 1/27, 1/9, 1/3, 1 and 3 times
         "scale" (of all points); nothing, if the kernel has none or is an object.
@@ -367,10 +386,10 @@ solver, tol, max_iter, memory_limit, n_threads, random_state, verbose
     >>> y = np.sin(6 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=1000)
     >>> model = SketchedKernelRegressorCV(loss="squared", random_state=0).fit(X, y)
     >>> sorted(model.best_params_), len(model.cv_results_["params"])
-    (['alpha', 'gamma'], 50)
+    (['alpha', 'gamma'], 30)
     """
 
-    machine = SketchedKernelRegressor
+    _machine_type = SketchedKernelRegressor
 
     def __init__(
         self,
@@ -449,7 +468,7 @@ noncrossing, solver, tol, max_iter, memory_limit, n_threads, random_state, verbo
     And those of `SketchedQuantileRegressor`, fitted to all points.
     """
 
-    machine = SketchedQuantileRegressor
+    _machine_type = SketchedQuantileRegressor
 
     def __init__(
         self,
@@ -517,7 +536,7 @@ max_iter, memory_limit, n_threads, random_state, verbose
     And those of `SketchedKernelClassifier`, fitted to all points.
     """
 
-    machine = SketchedKernelClassifier
+    _machine_type = SketchedKernelClassifier
 
     def __init__(
         self,

@@ -2,9 +2,9 @@
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from pskernels.choice import MAX_ROWS, grow, mean_residual
+from pskernels.choice import grow, mean_residual
 from pskernels.estimators.base import SketchedEstimator
 
 
@@ -31,7 +31,8 @@ class KernelSketch(
     n_components : int or "auto"
         Rows of the sketch, the largest number of features.  "auto" doubles 64 rows
         until that gains no more than `rtol`: of k(x, x) that features do not see, or,
-        in the machines, of the loss of a fifth of the points, which are held out.
+        in the machines, of the loss of a fifth of the points, which are held out.  At
+        most 2,048, and what memory_limit leaves to five arrays of features.
     p : float in (0, 1] or "auto", optional
         Probability of a non-zero of "p-sr" and "p-sg"; None means 20 / n.  "auto" looks
         at 1,000 points: p = 50 / n if `n_components` of them miss a rare part with
@@ -40,7 +41,8 @@ class KernelSketch(
     rtol : float
         For n_components="auto".
     memory_limit : int, optional
-        Bytes that may be used beside inputs and results; 1 GiB by default.
+        Bytes that may be used beside inputs, results and the features of all points,
+        n × n_components; 1 GiB by default.
     n_threads : int, optional
         None means all cores this process may use.
     random_state : None, int, numpy Generator or numpy RandomState
@@ -144,10 +146,12 @@ class KernelSketch(
         self._warn_if_unscaled(X)
         targets = None
         if y is not None and self.p == "auto":
+            check_consistent_length(X, y)
             targets = np.asarray(y)
             targets = targets if targets.dtype.kind in "biuf" else None
+        make_map = self._map_maker(X, None, self.gamma)
         self.feature_map_, Z = self._fit_map(
-            X, targets, None, self._seed(), self.gamma, transform
+            make_map, X, targets, None, self._seed(), transform
         )
         return Z
 
@@ -157,8 +161,7 @@ class KernelSketch(
         def residual(feature_map, Z):
             return mean_residual(feature_map, X, seed)
 
-        limit = min(X.shape[0], MAX_ROWS)
-        return grow(features, residual, rtol, limit, scale=1.0)
+        return grow(features, residual, rtol, self._most_rows(X.shape[0]), scale=1.0)
 
     def transform(self, X):
         """The features of points.

@@ -260,7 +260,8 @@ def warn_if_not_converged(result):
 def levels_to_the_caller():
     """Frames of this package above the one that calls this, and one more."""
     frame, level = sys._getframe(1), 1
-    while frame.f_back and frame.f_globals.get("__package__", "").startswith(PACKAGE):
+    # __package__ is None in scripts
+    while frame.f_back and str(frame.f_globals.get("__package__")).startswith(PACKAGE):
         frame, level = frame.f_back, level + 1
     return level
 

@@ -5,8 +5,12 @@ import scipy.linalg
 
 from pskernels._products import Features, matmul
 from pskernels._threads import resolve_n_threads, single_threaded_blas
+from pskernels._validation import check_option
+from pskernels.losses import EPS
 from pskernels.outputs import Outputs
 from pskernels.solvers.hessian import weighted_gram
+
+STRINGS = ("identity", "residual")
 
 
 def leave_one_out(
@@ -67,13 +71,22 @@ def leave_one_out(
         for alpha in alphas:
             inverse = 1 / (eigenvalues[:, None] + alpha / values)  # (r, k)
             leverage = weight * (fit_intercept + squares @ inverse)
-            errors = (targets - rotated @ (inverse * moments)) / (1 - leverage)
+            # a point that alone decides its prediction leaves nothing to divide by
+            left = np.maximum(1 - leverage, EPS)
+            errors = (targets - rotated @ (inverse * moments)) / left
             predictions.append(y - (errors @ V.T + rest).reshape(np.shape(y)))
     return predictions
 
 
 def _directions(output_matrix, d):
     """(V, λ): M = V Λ Vᵀ."""
+    if isinstance(output_matrix, str):
+        if check_option(output_matrix, "output_matrix", STRINGS) == "residual":
+            raise ValueError(
+                "output_matrix='residual' has no leave-one-out in closed form: each "
+                "machine would learn its own"
+            )
+        output_matrix = None
     if output_matrix is None or np.array_equal(output_matrix, np.eye(d)):
         return np.eye(d), np.ones(d)
     outputs = Outputs.of_matrix(np.asarray(output_matrix), d)
