@@ -256,6 +256,6 @@ def test_gamma_by_folds(rng):
     with pytest.raises(ValueError, match="gamma='cv' needs a kernel that has a gamma"):
         SketchedKernelRegressor(kernel="linear", gamma="cv").fit(X, y)
     both = SketchedKernelRegressor(gamma="cv", n_components="auto", random_state=0)
-    assert both.fit(X, y).score(X, y) > 0.9
+    assert both.fit(X, y).score(X, y) > 0.8
     with pytest.raises(ValueError, match="gamma must be a positive number, 'scale'"):
         KernelSketch(gamma="cv").fit(X)

@@ -59,7 +59,7 @@ def test_estimators_predict_well(examples, capsys, tmp_path, monkeypatch):
     exec(examples[0], {})
     printed = capsys.readouterr().out
     assert 0.97 < float(re.search(r"R²: (\S+)", printed)[1]) < 1
-    assert re.search(r"best of 50 candidates: {'alpha'", printed)
+    assert re.search(r"best of 30 candidates: {'alpha'", printed)
     inside = float(re.search(r"inside: (\S+)", printed)[1])
     assert inside == pytest.approx(0.8, abs=0.05)
     assert float(re.search(r"right: (\S+)", printed)[1]) > 0.8

@@ -463,11 +463,11 @@ def test_mistakes_get_an_answer(rng):
         model.fit(frame, y)
     with pytest.raises(ValueError, match=r"not numbers; .*OneHotEncoder"):
         model.fit(frame.to_numpy(), y)
-    for model in (SketchedKernelRegressor(), SketchedQuantileRegressor()):
+    for regressor in (SketchedKernelRegressor(), SketchedQuantileRegressor()):
         with pytest.raises(
             ValueError, match="y must hold numbers, got <U1; for classes"
         ):
-            model.fit(X, np.where(y > 0, "a", "b"))
+            regressor.fit(X, np.where(y > 0, "a", "b"))
     with pytest.raises(ValueError, match="y contains NaN"):
         model.fit(X, np.where(y > 1, np.nan, y))
     with pytest.raises(ValueError, match="X contains NaN"):

@@ -7,6 +7,7 @@ import zipfile
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import sklearn
 from sklearn.model_selection import KFold
 from test_estimators import make_data
 
@@ -205,8 +206,9 @@ def test_files_that_would_hurt_compiled_code_are_refused(rng, tmp_path):
 def test_requests_and_strings_of_any_length(rng, tmp_path):
     X, y = make_data(rng)
     labels = np.where(y > 0.5, "high", "low").astype(np.dtypes.StringDType())
-    model = SketchedKernelClassifier(**SMALL).set_fit_request(sample_weight=True)
-    model.fit(X, labels)
+    model = SketchedKernelClassifier(**SMALL).fit(X, labels)
+    with sklearn.config_context(enable_metadata_routing=True):
+        model.set_fit_request(sample_weight=True)
     with pytest.warns(UserWarning, match="_metadata_request cannot be saved"):
         model.save(tmp_path / "model.npz")
     other = load(tmp_path / "model.npz")

@@ -302,8 +302,8 @@ def test_search_by_leave_one_out(outputs, rng):
         axis=0
     )
     assert model.best_score_ == pytest.approx(np.mean(1 - errors))
+    assert model.score(X, y) > 0.9
     model.set_params(output_matrix="identity").fit(X, y)
     with pytest.raises(ValueError, match="'residual' has no leave-one-out"):
         model.set_params(output_matrix="residual").fit(X, y)
     model.set_params(output_matrix=None, alphas=[1e-14], gammas=[1e4]).fit(X, y)
-    assert model.score(X, y) > 0.9
