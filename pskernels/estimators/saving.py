@@ -185,8 +185,6 @@ def _add(array, arrays):
 
 
 def _encode_array(value, arrays, name):
-    if value.dtype.kind == "T":  # strings of any length, which .npy does not have
-        value = value.astype(str)
     if value.dtype == object:
         items = [_encode(item, arrays, name) for item in value.ravel()]
         return {"$": "objects", "shape": list(value.shape), "items": items}
