@@ -39,10 +39,9 @@ def split(name, seed=0):
     if name == "toy":
         (X, y), (X_test, y_test) = toy(10_000, random_state=42 + seed)
         return X, X_test, y, y_test
-    if name in OUTPUT_SETS:
-        X, y, X_test, y_test = standardised(name)
-        return X, X_test, y, y_test
     data = load(name)
+    if name in OUTPUT_SETS:  # the official test sets are later in time: other data
+        data = dict(X=np.nan_to_num(data["X_train"]), y=data["y_train"])
     X, X_test, y, y_test = train_test_split(
         data["X"].astype(float),
         data["y"].astype(float),
@@ -112,8 +111,10 @@ def california(rounds):
 
 def defaults(rounds):
     """`SketchedKernelRegressor()`, not tuned, against tuned Nystroem + Ridge."""
-    for name in REGRESSION_SETS + OUTPUT_SETS:
-        X, X_test, y, y_test = split(name)
+    sets = {name: split(name) for name in REGRESSION_SETS + OUTPUT_SETS}
+    X, y, X_test, y_test = standardised("scm20d")
+    sets["scm20d, official"] = X, X_test, y, y_test
+    for name, (X, X_test, y, y_test) in sets.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # boston: few points
             tuned = tuned_nystroem(
@@ -125,7 +126,7 @@ def defaults(rounds):
         ]
         reference = tuned.score(X_test, y_test)
         print(
-            f"{name:<14} R² {np.mean(scores):7.3f} ({min(scores):.3f} to "
+            f"{name:<17} R² {np.mean(scores):7.3f} ({min(scores):.3f} to "
             f"{max(scores):.3f}), tuned Nystroem + Ridge {reference:7.3f}: "
             f"{np.mean(scores) - reference:+.3f}"
         )
