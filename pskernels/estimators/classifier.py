@@ -39,7 +39,7 @@ random_state, verbose
     loss : {"hinge", "squared_hinge", "logistic"}
         "hinge" is the support vector machine; "logistic" has probabilities.
     alpha : float or "auto"
-        Penalty, the paper's λ_n: 1/(C·n) in scikit-learn's terms.  "auto" is 3e-5.
+        Penalty, the paper's λ_n: 1/(C·n) in scikit-learn's terms.  "auto" is 0.1 / n.
     class_weight : dict or "balanced", optional
         As in scikit-learn.
     fit_intercept, solver, tol, max_iter, warm_start
@@ -49,8 +49,8 @@ random_state, verbose
     ----------
     classes_ : array of shape (n_classes,)
     coef_, intercept_, dual_coef_, landmarks_, sketch_, kernel_, feature_map_, \
-alpha_, n_iter_, dual_gap_, objective_, converged_, history_, n_features_in_, \
-feature_names_in_
+loss_, growth_, alpha_, n_iter_, dual_gap_, objective_, converged_, history_, \
+n_features_in_, feature_names_in_
         As for `SketchedKernelRegressor`, with an output for each class if there are
         more than two.
 

@@ -24,7 +24,7 @@ random_state, verbose
     quantiles : sequence of float, or float
         Levels in (0, 1), increasing.  For a single number, predictions are 1-d.
     alpha : float or "auto"
-        Penalty, see `SketchedKernelRegressor`.  "auto" is 3e-5 divided by a robust
+        Penalty, see `SketchedKernelRegressor`.  "auto" is 0.1 / n divided by a robust
         estimate of the scale of y.
     noncrossing : {"sort", "penalty", "none"}
         "sort" sorts the predictions of every point: no crossing, and never a larger
@@ -40,8 +40,8 @@ random_state, verbose
     ----------
     quantiles_ : tuple of float
     coef_, intercept_, dual_coef_, landmarks_, sketch_, kernel_, feature_map_, \
-alpha_, n_iter_, dual_gap_, objective_, converged_, history_, n_features_in_, \
-feature_names_in_
+loss_, growth_, alpha_, n_iter_, dual_gap_, objective_, converged_, history_, \
+n_features_in_, feature_names_in_
         As for `SketchedKernelRegressor`, with an output for each level.
 
     Examples

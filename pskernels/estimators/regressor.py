@@ -10,8 +10,8 @@ from pskernels._validation import (
     check_positive,
 )
 from pskernels.estimators.base import (
-    DEFAULT_ALPHA,
     SketchedMachine,
+    default_alpha,
     is_auto,
     robust_size,
     scale_of,
@@ -63,7 +63,7 @@ random_state, verbose
         Of "pinball".
     alpha : float or "auto"
         Penalty, the paper's λ_n: `Ridge`'s alpha divided by n, or 1/(C·n).  "auto" is
-        3e-5 for "huber" and "squared", and 3e-5 divided by a robust estimate of the
+        0.1 / n for "huber" and "squared", and that divided by a robust estimate of the
         scale of y for the others, so that the fit does not depend on its unit.
     fit_intercept : bool
         The intercept is not penalised.
@@ -93,6 +93,8 @@ random_state, verbose
     feature_map_ : FeatureMap
     loss_ : Loss
         The loss, kappa or epsilon a number.
+    growth_ : list of Growth
+        The steps of n_components="auto", as for `KernelSketch`.
     alpha_ : float
     n_iter_ : int
     dual_gap_ : float
@@ -228,7 +230,6 @@ def _fit_pilot(Z, y, options):
     """(model, robust size of its errors): Huber's loss, its kappa from y alone."""
     weight = options["sample_weight"]
     kappa = HUBER_KAPPA * scale_of(y, weight)
-    pilot = solve(
-        Z, y, loss=Huber(kappa), alpha=DEFAULT_ALPHA, tol=PILOT_TOL, **options
-    )
+    alpha = default_alpha(len(y), weight)
+    pilot = solve(Z, y, loss=Huber(kappa), alpha=alpha, tol=PILOT_TOL, **options)
     return pilot, robust_size(y - pilot.predict(Z), weight)

@@ -95,9 +95,8 @@ class Search:
     def _get_alphas(self, machine, y, weight):
         if self.alphas is not None:
             return check_candidates(self.alphas, "alphas")
-        return [
-            float(alpha / machine._alpha_unit(y, weight)) for alpha in DEFAULT_ALPHAS
-        ]
+        unit = machine._alpha_unit(y, weight)
+        return [float(alpha / unit) for alpha in DEFAULT_ALPHAS]
 
     def _get_gammas(self, X, weight):
         if self.gammas is not None:
@@ -260,16 +259,16 @@ class Fold:
         return [gammas[i : i + size] for i in range(0, len(gammas), size)]
 
     def _fit(self, machine, numbers, candidates, Z, targets, weight, Z_test):
-        """(number, model, decisions of test points) of candidates of one gamma."""
+        """(number, model, decisions of test points) for candidates of one gamma."""
         for tube, chosen in _group(numbers, lambda k: _tube(candidates[k])).items():
             machine.set_params(**dict(tube))
             chosen = [numbers[k] for k in chosen]
             alphas = [candidates[k]["alpha"] for k in chosen]
-            models = self._decide(machine, Z, targets, weight, alphas, Z_test)
+            models = self._models(machine, Z, targets, weight, alphas, Z_test)
             for number, (result, decisions) in zip(chosen, models, strict=True):
                 yield number, result, decisions
 
-    def _decide(self, machine, Z, y, weight, alphas, Z_test):
+    def _models(self, machine, Z, y, weight, alphas, Z_test):
         """(model, decisions of test points) for each alpha."""
         warm = machine.warm_start
         for result in machine._solve(Z, y, weight, alphas, warm=warm):
@@ -308,7 +307,7 @@ class LeaveOneOut(Fold):
     def _testing(self):
         return self._take(self._test)
 
-    def _decide(self, machine, Z, y, weight, alphas, Z_test):
+    def _models(self, machine, Z, y, weight, alphas, Z_test):
         predictions = leave_one_out(
             Z,
             y,
