@@ -98,7 +98,7 @@ def test_the_package_does_not_import_scikit_learn():
         "import sys, pskernels; "
         "assert not {'sklearn', 'matplotlib', 'pandas'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-P", "-c", code], check=True)
 
 
 # ---- the same as the functions beneath, and as exact machines ----
