@@ -35,7 +35,7 @@ UNEVEN = 6.0
 # Landmarks that cost little beside the rest of a fit, which is in proportion to s²: so
 # many times s², less if a kernel value has many features.
 LANDMARK_SHARE = 0.1
-FEATURES_OF_A_VALUE = 32
+FEATURES_OF_A_VALUE = 64
 
 # Points whose kernel matrix is formed, for its diagonal.
 DIAGONAL_BLOCK = 32
