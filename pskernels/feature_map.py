@@ -47,6 +47,7 @@ from pskernels.kernels import (
     Precomputed,
     _GammaKernel,
     get_kernel,
+    is_precomputed,
 )
 from pskernels.sketches import PSparsified
 
@@ -169,8 +170,7 @@ class _KernelMap:
             )
 
     def _check_points(self, X):
-        precomputed = self.kernel == "precomputed" or self.kernel == Precomputed()
-        return check_points(X, "X", accept_sparse=not precomputed)
+        return check_points(X, "X", accept_sparse=not is_precomputed(self.kernel))
 
     def _check_shape(self, X):
         self._check_fitted()

@@ -281,6 +281,11 @@ KERNELS = {
 }
 
 
+def is_precomputed(kernel):
+    """Whether points are rows of the Gram matrix."""
+    return kernel == "precomputed" or kernel == Precomputed()
+
+
 def get_kernel(kernel, gamma=None):
     """The kernel object behind a name, an object or a function.
 

@@ -578,7 +578,8 @@ SKETCHES = {
     "count-sketch": CountSketch,
     "ros": ROS,
 }
-WITH_P = ("p-sr", "p-sg")
+# Those with a p, and the law of their non-zeros.
+WITH_P = {"p-sr": "rademacher", "p-sg": "gaussian"}
 
 
 def get_sketch(sketch, s, p=None):

@@ -9,11 +9,17 @@ Each stands on the functions of the package, which know nothing of scikit-learn.
 """
 
 try:
-    import sklearn  # noqa: F401
+    import sklearn
 except ImportError as error:
     raise ImportError(
         "pskernels.estimators needs scikit-learn: pip install pskernels[sklearn]"
     ) from error
+
+if tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 6):
+    raise ImportError(
+        "pskernels.estimators needs scikit-learn 1.6 or later, found "
+        f"{sklearn.__version__}: pip install pskernels[sklearn]"
+    )
 
 from pskernels.estimators.classifier import SketchedKernelClassifier
 from pskernels.estimators.displays import (

@@ -36,8 +36,14 @@ from pskernels.feature_map import (
     share_distances,
 )
 from pskernels.gram import DEFAULT_MEMORY_LIMIT
-from pskernels.kernels import GAMMA_RULES, CallableKernel, Precomputed, get_kernel
-from pskernels.sketches import Sketch, SubSampling, get_sketch
+from pskernels.kernels import (
+    GAMMA_RULES,
+    CallableKernel,
+    Precomputed,
+    get_kernel,
+    is_precomputed,
+)
+from pskernels.sketches import WITH_P, Sketch, SubSampling, get_sketch
 from pskernels.solvers import path
 from pskernels.solvers.base import levels_to_the_caller
 
@@ -49,9 +55,6 @@ DEFAULT_PENALTY = 0.1
 # A feature whose share of the squared distances is larger than this drowns all others.
 DROWNING = 0.99
 SCALE_SUBSAMPLE = 1000
-
-# Sketches whose p may be chosen, and their non-zeros.
-KINDS = {"p-sr": "rademacher", "p-sg": "gaussian"}
 
 # Arrays of n × n_components that are there while rows are doubled.
 GROWTH_ARRAYS = 5
@@ -74,7 +77,7 @@ class SketchedEstimator(BaseEstimator):
         return tags
 
     def _is_precomputed(self):
-        return self.kernel == "precomputed" or self.kernel == Precomputed()
+        return is_precomputed(self.kernel)
 
     def _check_points(self, X, reset, **options):
         """X (and y) as arrays; float32 stays, all other numbers become float64."""
@@ -195,11 +198,11 @@ class SketchedEstimator(BaseEstimator):
         """That of s rows, or the one that was given; p is chosen here."""
         if not is_auto(self.p, "p"):
             return get_sketch(self.sketch, s, self.p)
-        if self.sketch not in KINDS:
+        if self.sketch not in WITH_P:
             raise ValueError(
                 f"p='auto' is for sketch='p-sr' or 'p-sg', got sketch={self.sketch!r}"
             )
-        kind, precomputed = KINDS[self.sketch], self._is_precomputed()
+        kind, precomputed = WITH_P[self.sketch], self._is_precomputed()
         return choose_sketch(make_map, X, y, s, kind, seed, precomputed)
 
     def _grow_map(self, make_map, X, y, weight, seed):
@@ -215,7 +218,7 @@ class SketchedEstimator(BaseEstimator):
         if isinstance(first, SubSampling):
             make_sketch = SubSampling
         else:
-            p = getattr(first, "p", None) if self.sketch in KINDS else None
+            p = first.p if self.sketch in WITH_P else None
             make_sketch = partial(get_sketch, self.sketch, p=p)
         features = GrowingFeatures(make_map, make_sketch, X, seed)
         feature_map, Z, self.growth_ = self._grow(features, X, y, weight, seed, rtol)
