@@ -103,11 +103,11 @@ def _misses_a_part(make_map, X, y, seed, precomputed):
 def _residuals(feature_map, X, indices):
     """(k(x, x) - ‖z_S(x)‖², k(x, x)) of some points."""
     Z = feature_map.transform(X[indices]).astype(np.float64, copy=False)
-    diagonal = _diagonal(feature_map.kernel_, X, indices)
+    diagonal = kernel_diagonal(feature_map.kernel_, X, indices)
     return diagonal - (Z**2).sum(axis=1), diagonal
 
 
-def _diagonal(kernel, X, indices):
+def kernel_diagonal(kernel, X, indices):
     """k(x, x) of some points."""
     if kernel.centred:  # shift-invariant
         return np.ones(len(indices))

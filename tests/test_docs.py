@@ -22,6 +22,7 @@ from pskernels.estimators import (
     search,
     transformer,
 )
+from pskernels.theory import advice, bounds, satisfiability, spectrum
 
 README = Path(__file__).parent.parent / "README.md"
 
@@ -41,6 +42,10 @@ README = Path(__file__).parent.parent / "README.md"
         regressor,
         search,
         transformer,
+        advice,
+        bounds,
+        satisfiability,
+        spectrum,
     ],
 )
 def test_docstring_examples(module):

@@ -1,0 +1,311 @@
+"""The paper's bounds, as functions, and the conditions under which they hold.
+
+Names are the paper's: n points, λ_n = alpha, δ_n² = delta2, d_n, K-satisfiability with
+the constant c, L the Lipschitz constant of the loss, κ a bound on the kernel.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from pskernels._validation import (
+    check_int,
+    check_non_negative,
+    check_open_probability,
+    check_option,
+    check_positive,
+    check_probability,
+)
+from pskernels.outputs import Outputs
+
+# How far (S·U₁)ᵀ·S·U₁ of a K-satisfiable sketch may be from I.
+ISOMETRY = 0.5
+
+# C_0 of the proof of K-satisfiability, with its cover of radius 0.1, and the rate at
+# which the first claim fails: 2·exp(-p²·s / 2560).
+C0 = 5120
+ISOMETRY_RATE = 2560
+
+
+class ExcessRisk(NamedTuple):
+    """The terms of a bound on E[ℓ(f̃_s)] - E[ℓ(f_H)], and their sum."""
+
+    approximation: float  # of the sketch, and of the penalty
+    generalisation: float
+    confidence: float
+    total: float
+
+
+def excess_risk_bound(
+    n,
+    delta2,
+    alpha,
+    c,
+    *,
+    loss="lipschitz",
+    L=1.0,
+    kappa=1.0,
+    output_matrix=None,
+    delta=0.05,
+):
+    """The excess-risk theorems, for one output and for several.
+
+    For a Lipschitz loss
+
+        L·C·√(λ_n + ‖M‖·δ_n²) + λ_n/2 + 8·L·√(κ·tr(M)/n) + 2·√(8·log(4/δ)/n),
+
+    and for the squared loss ‖z - y‖²/2
+
+        (C² + 1/2)·λ_n + C²·‖M‖·δ_n² + 8·√tr(M)·(κ·√‖M‖ + √κ)/√n + 2·√(8·log(4/δ)/n),
+
+    with C = 1 + √6·c, and M = 1 for one output.
+
+    Parameters
+    ----------
+    n : int
+    delta2 : float
+        δ_n², of `critical_radius`.
+    alpha : float
+        λ_n, of the objective (1/n)·Σ ℓ + (λ_n/2)·‖f‖².
+    c : float
+        The sketch is K-satisfiable for it: `k_satisfiability` of a drawn one, or
+        `satisfiability_constant` of one to be drawn.
+    loss : {"lipschitz", "squared"}
+    L : float
+        Lipschitz constant of the loss; `Loss.lipschitz` has it.  Not used for the
+        squared loss.
+    kappa : float
+        Bound on k(x, x').
+    output_matrix : array of shape (d, d), optional
+        M of the kernel k·M, invertible.
+    delta : float in (0, 1)
+        The bound holds with probability 1 - delta.
+
+    Returns
+    -------
+    ExcessRisk
+
+    Notes
+    -----
+    The theorems assume that
+
+    - the true risk has a minimiser f_H in the space of the kernel,
+    - f_H and all estimators have norms of at most 1; in the general case, of at most
+      R, the bound is to be scaled,
+    - the loss is convex in its first argument, L-Lipschitz, and, for the terms in
+      1/√n, has values in [0, 1]; for the squared loss, targets lie in [0, 1], or in the
+      unit ball of ℝ^d,
+    - k(x, x') ≤ κ,
+    - the sketch is K-satisfiable for c.
+
+    The bound is a worst case: with c = 6.4, that of p = 0.7, it is above 1 for n below
+    thousands of points, where no test error could be.  What it tells is the rate.
+
+    Examples
+    --------
+    >>> from pskernels import theory
+    >>> bound = theory.excess_risk_bound(10**6, 1e-5, 1e-5, c=1.0)
+    >>> round(bound.total, 4)
+    0.0353
+    """
+    check_int(n, "n", minimum=1)
+    check_option(loss, "loss", ("lipschitz", "squared"))
+    for value, name in ((delta2, "delta2"), (alpha, "alpha"), (c, "c")):
+        check_non_negative(value, name)
+    check_positive(L, "L")
+    check_positive(kappa, "kappa")
+    check_open_probability(delta, "delta")
+    norm, trace = _norm_and_trace(output_matrix)
+    C = 1 + math.sqrt(6) * c
+    if loss == "squared":
+        approximation = (C**2 + 0.5) * alpha + C**2 * norm * delta2
+        complexity = math.sqrt(trace) * (kappa * math.sqrt(norm) + math.sqrt(kappa))
+    else:
+        approximation = L * C * math.sqrt(alpha + norm * delta2) + alpha / 2
+        complexity = L * math.sqrt(kappa * trace)
+    terms = (
+        approximation,
+        8 * complexity / math.sqrt(n),
+        2 * math.sqrt(8 * math.log(4 / delta) / n),
+    )
+    return ExcessRisk(*terms, sum(terms))
+
+
+def _norm_and_trace(output_matrix):
+    if output_matrix is None:
+        return 1.0, 1.0
+    M = np.asarray(output_matrix)
+    eigenvalues = Outputs.of_matrix(M, len(M)).values
+    if len(eigenvalues) < len(M):
+        raise ValueError(
+            f"output_matrix must be invertible, got rank {len(eigenvalues)} of {len(M)}"
+        )
+    return float(eigenvalues[0]), float(eigenvalues.sum())
+
+
+def satisfiability_constant(p):
+    """c of p-sparsified sketches: 2/√p·(1 + √log 5) + 1.
+
+    Parameters
+    ----------
+    p : float in (0, 1]
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    The proof takes the constant c' of its concentration inequality for 1.  That of
+    Gaussian variables is 1/2, for which the same steps need log 25 in place of log 5;
+    drawn sketches are far below either.  At p = 0.7 this is 6.4; the corollary on
+    the optimal p says 9, which is more than is needed.
+    """
+    check_probability(p, "p")
+    return 2 / math.sqrt(p) * (1 + math.sqrt(math.log(5))) + 1
+
+
+def sketch_rows(n, delta2, d_n, p, *, C0=C0):
+    """Rows that are enough for a p-sparsified sketch: max(C_0·d_n/p², δ_n²·n).
+
+    Parameters
+    ----------
+    n : int
+    delta2, d_n
+        Of `critical_radius`.
+    p : float in (0, 1]
+    C0 : float
+        5120 is what the proof gives.  A Gaussian sketch of a few times d_n rows is
+        K-satisfiable in practice: see `k_satisfiability`.
+
+    Returns
+    -------
+    int
+
+    Notes
+    -----
+    S is then K-satisfiable for `satisfiability_constant(p)`, with
+    probability at least 1 - C_1·exp(-s·c(p)).  The condition is sufficient, and far
+    from necessary: where p is small, p² makes it useless, and the paper recommends s as
+    for Gaussian sketches and p below 1/s by experiment.
+    """
+    check_int(n, "n", minimum=1)
+    check_non_negative(delta2, "delta2")
+    check_int(d_n, "d_n", minimum=1)
+    check_probability(p, "p")
+    check_positive(C0, "C0")
+    return math.ceil(max(C0 * d_n / p**2, delta2 * n))
+
+
+def isometry_failure(s, p):
+    """A bound on the probability that ‖(S·U₁)ᵀ·S·U₁ - I‖ > 1/2: 2·exp(-p²·s/2560).
+
+    Parameters
+    ----------
+    s : int
+        At least 5120·d_n/p², the C_0 of `sketch_rows`.
+    p : float in (0, 1]
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    The first claim of K-satisfiability, whose constants the proof gives.  Those of the
+    second claim, on ‖S·U₂·D₂^(1/2)‖, are not known.
+    """
+    check_int(s, "s", minimum=1)
+    check_probability(p, "p")
+    return min(1.0, 2 * math.exp(-(p**2) * s / ISOMETRY_RATE))
+
+
+def expected_landmarks(n, s, p):
+    """E[s'] = n·(1 - (1 - p)^s), the non-null columns of a p-sparsified sketch.
+
+    Parameters
+    ----------
+    n, s : int
+    p : float in (0, 1]
+
+    Returns
+    -------
+    float
+    """
+    check_int(n, "n", minimum=1)
+    check_int(s, "s", minimum=1)
+    check_probability(p, "p")
+    return -n * math.expm1(s * math.log1p(-p)) if p < 1 else float(n)
+
+
+def optimal_p():
+    """The p with the fewest landmarks at guaranteed accuracy, about 0.7.
+
+    With s = C_0·d_n/p² rows, E[s'] = n·(1 - (1 - p)^s) is least where -log(1 - p)/p²
+    is, whatever C_0 and d_n.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from pskernels import theory
+    >>> round(theory.optimal_p(), 4)
+    0.7153
+    """
+    from scipy.optimize import minimize_scalar  # slow to import
+
+    return float(
+        minimize_scalar(
+            lambda p: -math.log1p(-p) / p**2,
+            bounds=(0.01, 0.99),
+            method="bounded",
+            options=dict(xatol=1e-9),
+        ).x
+    )
+
+
+@dataclass(frozen=True)
+class Regime:
+    """How the numbers of the theory grow with n for a kernel, up to constants.
+
+    Each is a function of n; `rows` is to be divided by p².
+    """
+
+    delta2: Callable
+    d_n: Callable
+    rows: Callable
+    rate: Callable  # of the excess risk, for a Lipschitz loss
+
+
+def _root_log(n):
+    return np.sqrt(np.log(n))
+
+
+REGIMES = {
+    # μ_j like exp(-b·j²), b > 0
+    "gaussian": Regime(
+        delta2=lambda n: _root_log(n) / n,
+        d_n=_root_log,
+        rows=_root_log,
+        rate=lambda n: np.sqrt(_root_log(n) / n),
+    ),
+    # D + 1 eigenvalues in one dimension
+    "polynomial": Regime(
+        delta2=lambda n: 1 / n,
+        d_n=np.ones_like,
+        rows=np.ones_like,
+        rate=lambda n: 1 / np.sqrt(n),
+    ),
+    # μ_j like j⁻²: first order, one dimension
+    "sobolev": Regime(
+        delta2=lambda n: n ** (-2 / 3),
+        d_n=np.cbrt,
+        rows=np.cbrt,
+        rate=lambda n: n ** (-1 / 3),
+    ),
+}
