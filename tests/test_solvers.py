@@ -246,8 +246,9 @@ def test_adam_comes_near_and_is_certified(loss, batch_size, dtype, rng):
     check_certificate(result, Z.astype(float), y, loss)
 
 
-def test_adam_is_the_textbook_algorithm(rng):
-    """Against a few lines of NumPy, in the order that the seed gives."""
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_adam_is_the_textbook_algorithm(rng, shuffle):
+    """Against a few lines of NumPy, in the order that the seed gives, or the rows'."""
     Z, y = problem(psk.Huber(), rng, n=50, r=3)
     orders = []
 
@@ -267,11 +268,20 @@ def test_adam_is_the_textbook_algorithm(rng):
             y,
             loss=psk.Huber(),
             alpha=0.1,
-            solver=Adam(0.01, batch_size=4, schedule="constant", random_state=3),
+            solver=Adam(
+                0.01,
+                batch_size=4,
+                schedule="constant",
+                shuffle=shuffle,
+                random_state=3,
+            ),
             max_iter=2,
             start=(np.zeros(3), 0.0),
             fit_intercept=False,
         )
+    if not shuffle:
+        assert not orders
+        orders = [np.arange(50)] * 2
     assert len(orders) == 2
     w, m, v, t = np.zeros(3), np.zeros(3), np.zeros(3), 0
     for epoch in orders:

@@ -37,8 +37,10 @@ class Adam:
         How the learning rate falls with the epochs; "cosine" to 0 at max_iter.
     beta1, beta2, epsilon : float
         Of the moving averages of gradients and their squares.
+    shuffle : bool
+        Take the points of every epoch in a new order; False is that of the rows.
     random_state : None, int, numpy Generator or numpy RandomState
-        Shuffles the points, anew for every epoch.
+        Shuffles the points.
     """
 
     learning_rate: float = 0.05
@@ -47,6 +49,7 @@ class Adam:
     beta1: float = 0.9
     beta2: float = 0.999
     epsilon: float = 1e-8
+    shuffle: bool = True
     random_state: object = None
 
     name = "adam"
@@ -84,7 +87,7 @@ class Adam:
     def _epoch(self, objective, rng, weight, state, rate, epoch):
         Z, points, outputs = objective.features.Z, objective.points, objective.outputs
         n = len(Z)
-        order = rng.permutation(n)
+        order = rng.permutation(n) if self.shuffle else np.arange(n)
         options = (
             objective.alpha,
             self.learning_rate * rate,
