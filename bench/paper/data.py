@@ -12,7 +12,7 @@ OPENML = {"rf2": (4108, 8), "scm1d": (8145, 16)}
 UNPUBLISHED = {"otoliths": "the features were never published"}
 
 
-class MissingData(Exception):
+class MissingDataError(Exception):
     """What a cell of the report says."""
 
 
@@ -27,15 +27,15 @@ def multi_output(name, download=False):
 
 def _from_openml(name, download):
     if name not in OPENML:
-        raise MissingData(f"{name}.npz is not in the folder of data")
+        raise MissingDataError(f"{name}.npz is not in the folder of data")
     if not download:
-        raise MissingData("no data here; --download takes it from OpenML")
+        raise MissingDataError("no data here; --download takes it from OpenML")
     from sklearn.datasets import fetch_openml
 
     try:
         frame = fetch_openml(name=name, version=1, as_frame=True).frame
     except OSError as error:  # no network
-        raise MissingData(f"OpenML could not be reached: {error}") from error
+        raise MissingDataError(f"OpenML could not be reached: {error}") from error
     return split_frame(frame, *OPENML[name])
 
 
@@ -60,11 +60,13 @@ def quantile_splits(name):
     try:
         data = datasets.load(name)
     except FileNotFoundError as error:
-        raise MissingData(
+        raise MissingDataError(
             UNPUBLISHED.get(name, f"{name}.npz is not in the folder of data")
         ) from error
     if name == "otoliths":
-        return [tuple(data[part] for part in ("X_train", "y_train", "X_test", "y_test"))]
+        return [
+            tuple(data[part] for part in ("X_train", "y_train", "X_test", "y_test"))
+        ]
     X, y = data["X"], data["y"]
     splitter = ShuffleSplit(BOSTON_SPLITS, train_size=BOSTON_TRAIN, random_state=42)
     return [_standardised(X, y, *split) for split in splitter.split(X)]

@@ -1,7 +1,8 @@
 """What the paper printed, and how its experiments were run.
 
-"T. El Ahmad, P. Laforgue, F. d'Alché-Buc, Fast Kernel Methods for Generic Lipschitz Losses
-via p-Sparsified Sketches, TMLR 2023", and the settings of its authors' public scripts.
+T. El Ahmad, P. Laforgue, F. d'Alché-Buc, "Fast Kernel Methods for Generic Lipschitz
+Losses via p-Sparsified Sketches", TMLR, 2023, and the settings of its authors' public
+scripts.
 """
 
 import csv
@@ -58,7 +59,8 @@ TABLE_SKETCHES = ("none", "p-SR", "p-SG", "Accumulation", "CountSketch")
 
 def _row(*cells):
     return {
-        sketch: Printed(*cell) for sketch, cell in zip(TABLE_SKETCHES, cells, strict=True)
+        sketch: Printed(*cell)
+        for sketch, cell in zip(TABLE_SKETCHES, cells, strict=True)
     }
 
 
@@ -121,8 +123,8 @@ TABLE2_ROWS = 100
 ROW_ENTRIES = 20  # p = 20/n, and m of the accumulation
 _SPARSIFIED = (2.976351441631319e-07, 1.6237767391887243e-03)
 _ACCUMULATED = (2.6366508987303555e-06, 5.455594781168515e-07)
-# (gamma, λ as printed); those of the CountSketch were not published, and the ones of the
-# accumulation give its column
+# (gamma, λ as printed); those of the CountSketch were not published, and the ones of
+# the accumulation give its column
 TABLE2_SETTINGS = {
     "none": (7.847599703514607e-06, 2.06913808111479e-06),
     "p-SR": _SPARSIFIED,

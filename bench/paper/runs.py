@@ -15,6 +15,9 @@ import numpy as np
 
 from pskernels._progress import progress
 
+# The replicate of what folds chose.
+TUNING = -1
+
 
 class Row(NamedTuple):
     """A number."""
@@ -95,6 +98,19 @@ class Run:
         """The only value with these fields."""
         (row,) = self.select(**fields)
         return row.value
+
+    def tuned(self, experiment, case, sketch):
+        """(gamma, alpha) that folds chose."""
+        return tuple(
+            self.value(
+                experiment=experiment,
+                case=case,
+                sketch=sketch,
+                replicate=TUNING,
+                metric=metric,
+            )
+            for metric in ("gamma", "alpha")
+        )
 
     def write_csv(self, path):
         with open(path, "w", newline="") as file:

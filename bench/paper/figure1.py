@@ -1,0 +1,228 @@
+"""Figure 1 and its versions of the appendix: the toy data.
+
+protocol  as the paper's scripts: Adam, λ·p² for p-sparsified sketches (see
+          `published.effective_alpha`), and the learning rates that its slip of scale
+          made of those printed
+proper    the same objective, to a certified gap of 1e-6
+tuned     gamma, λ and kappa or epsilon by folds, for p-SR at 30/n and s = 100; the same
+          for all sketches, as in the paper
+"""
+
+from collections.abc import Callable
+from functools import cache, partial
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.kernel_approximation import Nystroem
+from sklearn.linear_model import HuberRegressor
+from sklearn.pipeline import make_pipeline
+
+import pskernels as psk
+from bench.benchmarks import common
+from bench.paper import published
+from bench.paper.runs import TUNING, Row, Unit
+from bench.paper.training import EPOCHS, fit_map, make_adam, timed
+from pskernels.estimators import SketchedKernelRegressorCV
+
+N = 10_000
+SIZES = tuple(range(40, 150, 10))
+GAMMA = 0.1
+FOURIER_GAMMA = 0.5
+ENTRIES = (5, 10, 30, 50)
+TUNED_ON = "p-SR 30/n"
+TUNED_ROWS = 100
+PEER = "Nystroem + HuberRegressor"
+
+
+class Method(NamedTuple):
+    make: Callable  # s -> distribution; None: random Fourier features
+    learning_rate: float
+    p: float = 1.0
+
+
+def _sparsified(kind, m, printed_rate):
+    p = m / N
+    # features of the scripts are 1/p too large, and steps, in effect, too
+    return Method(lambda s: psk.PSparsified(s, p, kind), printed_rate / p, p)
+
+
+METHODS = {
+    "Nystrom": Method(psk.SubSampling, 0.05),
+    **{
+        f"{name} {m}/n": _sparsified(kind, m, rate)
+        for name, kind in (("p-SR", "rademacher"), ("p-SG", "gaussian"))
+        for m, rate in zip(ENTRIES, (2e-5, 5e-5, 1e-4, 5e-4), strict=True)
+    },
+    "Gaussian": Method(psk.Gaussian, 0.05),
+    "Accumulation": Method(partial(psk.Accumulation, m=30), 0.05),
+    "CountSketch": Method(psk.CountSketch, 0.05),
+    "RFF": Method(None, 0.03),
+}
+# The sketches of each of the paper's plots, from the least accurate one on.
+PLOTS = {
+    plot: ("Nystrom", *(f"p-{plot} {m}/n" for m in ENTRIES), "Gaussian")
+    for plot in ("SR", "SG")
+}
+# What the paper has in its scatter plots only.
+OTHERS = ("Accumulation", "CountSketch", "RFF")
+
+
+class Setting(NamedTuple):
+    loss: psk.Loss
+    alpha: float
+
+
+class Case(NamedTuple):
+    name: str  # in SketchedKernelRegressorCV
+    tube: str  # its parameter
+    make: type
+    setting: Setting
+    fourier: Setting
+
+
+CASES = {
+    "k-huber": Case(
+        "huber",
+        "kappa",
+        psk.Huber,
+        Setting(psk.Huber(100.0), 1e-7),
+        Setting(psk.Huber(100.0), 1e-7),
+    ),
+    "e-svr": Case(
+        "epsilon_insensitive",
+        "epsilon",
+        psk.EpsilonInsensitive,
+        Setting(psk.EpsilonInsensitive(10 ** (2 / 3)), 1e-8),
+        Setting(psk.EpsilonInsensitive(10.0), 1e-11),
+    ),
+}
+
+
+@cache
+def toy():
+    return common.toy(N)
+
+
+def units(run, replicates, quick):
+    """All units of the figures."""
+    work = [
+        Unit(f"figure1/{name}/{s}/{k}", partial(compare, name, s, k))
+        for k in range(replicates)
+        for s in SIZES
+        for name in METHODS
+    ]
+    work += [Unit(f"figure1/peer/{s}", partial(run_peer, s)) for s in SIZES]
+    work += [Unit(f"figure1/tune/{case}", partial(tune, case, quick)) for case in CASES]
+    work += [
+        Unit(f"figure1/tuned/{name}/{s}/{k}", partial(run_tuned, run, name, s, k))
+        for k in range(replicates if not quick else 1)
+        for s in SIZES
+        for name in METHODS
+    ]
+    return work
+
+
+def make_map(name, s, gamma, seed):
+    make = METHODS[name].make
+    if make is None:
+        return psk.RandomFourierFeatures(s, gamma=gamma, random_state=seed)
+    return psk.FeatureMap(gamma=gamma, sketch=make(s), random_state=seed)
+
+
+def compare(name, s, replicate):
+    """Both losses, as the paper and properly, on the same features."""
+    (X, y), _ = toy()
+    fourier = METHODS[name].make is None
+    gamma = FOURIER_GAMMA if fourier else GAMMA
+    fitted = fit_map(make_map(name, s, gamma, replicate), X)
+    models = {}
+    for case, of_case in CASES.items():
+        loss, printed = of_case.fourier if fourier else of_case.setting
+        options = dict(
+            loss=loss,
+            alpha=published.effective_alpha(printed, METHODS[name].p),
+            fit_intercept=False,
+        )
+        adam = dict(solver=make_adam(METHODS[name].learning_rate), max_iter=EPOCHS)
+        models[case, "protocol"] = timed(psk.solve, fitted.Z, y, **options, **adam)
+        models[case, "proper"] = timed(psk.solve, fitted.Z, y, **options)
+    return score(fitted, models, name, s, replicate)
+
+
+def score(fitted, models, name, s, replicate):
+    """Rows of models of the same features: {(case, column): (seconds, result)}."""
+    _, (X_test, y_test) = toy()
+    coefs = np.column_stack([result.coef for _, result in models.values()])
+    intercepts = np.array([result.intercept for _, result in models.values()])
+    predicted = fitted.map.predict(X_test, coefs, intercepts)
+    rows = []
+    for column, ((case, how), (seconds, result)) in enumerate(models.items()):
+        numbers = {
+            "mse": psk.relative_mse(y_test, predicted[:, column]),
+            "seconds": fitted.seconds + seconds,
+            "gap": result.dual_gap,
+        }
+        rows += [
+            Row("figure1", case, how, name, s, replicate, metric, float(value))
+            for metric, value in numbers.items()
+        ]
+    return rows
+
+
+def run_peer(s):
+    """scikit-learn with all of its defaults, but for gamma and alpha."""
+    (X, y), (X_test, y_test) = toy()
+    # its objective is a sum, without the 1/2
+    alpha = CASES["k-huber"].setting.alpha * N / 2
+    model = make_pipeline(
+        Nystroem(gamma=GAMMA, n_components=s, random_state=0),
+        HuberRegressor(alpha=alpha),
+    )
+    seconds = min(timed(model.fit, X, y)[0] for _ in range(3))
+    mse = psk.relative_mse(y_test, model.predict(X_test))
+    return [
+        Row("figure1", "k-huber", PEER, "Nystrom", s, 0, metric, float(value))
+        for metric, value in (("seconds", seconds), ("mse", mse))
+    ]
+
+
+def tune(case, quick):
+    """gamma, alpha and the tube by folds."""
+    (X, y), _ = toy()
+    of_case = CASES[case]
+    step = 2 if quick else 1
+    search = SketchedKernelRegressorCV(
+        loss=of_case.name,
+        alphas=published.ALPHAS[::step],
+        gammas=published.GAMMAS[::step],
+        **{f"{of_case.tube}s": published.TUBES[::step]},
+        sketch=METHODS[TUNED_ON].make(TUNED_ROWS),
+        cv=published.FOLDS,
+        scoring="neg_mean_squared_error",
+        tol=1e-4,
+        fit_intercept=False,
+        random_state=0,
+    )
+    seconds, _ = timed(search.fit, X, y)
+    chosen = {"search_seconds": seconds, **search.best_params_}
+    return [
+        Row(
+            "figure1", case, "tuned", TUNED_ON, TUNED_ROWS, TUNING, metric, float(value)
+        )
+        for metric, value in chosen.items()
+    ]
+
+
+def run_tuned(run, name, s, replicate):
+    (X, y), _ = toy()
+    rows = []
+    for case, of_case in CASES.items():
+        gamma, alpha, tube = (
+            run.value(experiment="figure1", case=case, replicate=TUNING, metric=metric)
+            for metric in ("gamma", "alpha", of_case.tube)
+        )
+        fitted = fit_map(make_map(name, s, gamma, replicate), X)
+        options = dict(loss=of_case.make(tube), alpha=alpha, fit_intercept=False)
+        models = {(case, "tuned"): timed(psk.solve, fitted.Z, y, **options)}
+        rows += score(fitted, models, name, s, replicate)
+    return rows
