@@ -84,3 +84,11 @@ def test_example_of_several_outputs(examples, capsys):
     assert float(re.search(r"certified gap: (\S+)", printed)[1]) <= 1e-6
     assert float(re.search(r"crossing: (\S+)", printed)[1]) < 1e-3
     assert float(re.search(r"80 %: (\S+)", printed)[1]) == pytest.approx(0.8, abs=0.05)
+
+
+def test_example_of_the_theory(examples, capsys):
+    exec(examples[3], {})
+    printed = capsys.readouterr().out
+    assert float(re.search(r"(\S+) B\n", printed)[1]) <= 200e6
+    assert int(re.search(r"d_n = (\d+)", printed)[1]) > 1
+    assert float(re.search(r"isometry (\S+)", printed)[1]) < 1

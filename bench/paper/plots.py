@@ -65,7 +65,7 @@ def draw_figure1(run, case, plot, curves, path):
                 row[1].plot(times.s, times.mean, **faint)
                 row[2].plot(times.mean, paper.mean, **faint)
         if case == "k-huber":
-            peer = dict(experiment="figure1", column=figure1.PEER)
+            peer = dict(experiment="figure1", column="times", sketch=figure1.PEER)
             seconds = [run.value(s=s, metric="seconds", **peer) for s in figure1.SIZES]
             row[1].plot(
                 figure1.SIZES, seconds, "k--", linewidth=1, label="scikit-learn, Huber"
