@@ -138,6 +138,18 @@ class TestGramSpectrum:
             r = min(8, len(spectrum.values))
             np.testing.assert_allclose(spectrum.values[:r], expected[:r], rtol=0.05)
 
+    @pytest.mark.parametrize("exact", [True, False])
+    def test_does_not_depend_on_n_threads(self, rng, exact):
+        X = rng.normal(size=(700, 3))
+        one, two = (
+            theory.gram_spectrum(
+                X, gamma=0.2, exact=exact, random_state=0, n_threads=n_threads
+            )
+            for n_threads in (1, 2)
+        )
+        np.testing.assert_array_equal(one.values, two.values)
+        assert one.residual == two.residual
+
     def test_k_is_not_formed(self, rng):
         X = rng.normal(size=(20_000, 3))
         tracemalloc.start()

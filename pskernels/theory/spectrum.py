@@ -12,7 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 
+from pskernels._products import Features
 from pskernels._random import philox_key
+from pskernels._threads import single_threaded_blas
 from pskernels._validation import (
     check_int,
     check_points,
@@ -257,7 +259,8 @@ def gram_spectrum(
 def _exact_spectrum(X, kernel, n_threads):
     n = X.shape[0]
     K = kernel_matmul(X, None, np.eye(n), kernel=kernel, n_threads=n_threads)
-    values, U = scipy.linalg.eigh((K + K.T) / (2 * n))
+    with single_threaded_blas():
+        values, U = scipy.linalg.eigh((K + K.T) / (2 * n))
     U = U[:, ::-1]
     return Spectrum(_in_order(values), 0.0, n, lambda indices, k: U[indices, :k])
 
@@ -265,11 +268,14 @@ def _exact_spectrum(X, kernel, n_threads):
 def _sketched_spectrum(feature_map, X):
     """From Z·Zᵀ/n, of which ZᵀZ/n has the same positive eigenvalues."""
     n = X.shape[0]
+    n_threads, _ = feature_map._limits()
     gram = np.zeros((feature_map.rank_, feature_map.rank_))
     for start in range(0, n, BLOCK_POINTS):
         Z = feature_map.transform(X[start : start + BLOCK_POINTS])
-        gram += Z.T @ Z
-    values, V = scipy.linalg.eigh(gram / n)
+        gram += Features(Z, n_threads).gram(np.ones(len(Z)))
+    with single_threaded_blas():
+        # row-major and upper is column-major and lower
+        values, V = scipy.linalg.eigh(gram.T / n, lower=True)
     values, V = _in_order(values), V[:, ::-1]
     mean_diagonal = kernel_diagonal(feature_map.kernel_, X, np.arange(n)).mean()
 
