@@ -240,7 +240,8 @@ def kernel_matmul(
     dtype = common_dtype(X, Y, B)
     out = check_out(out, (X.shape[0], *B.shape[1:]), dtype, X=X, Y=Y, B=B)
 
-    kernel, center = _prepare(kernel, Y, "Y", n_threads, memory_limit)
+    name = "X" if X is Y else "Y"
+    kernel, center = _prepare(kernel, Y, name, n_threads, memory_limit)
     if X is not Y:
         _prepare(kernel, X, "X", n_threads, memory_limit)
     if _count_not_finite(B):

@@ -38,10 +38,20 @@ class TestRun:
         units = [make_unit(name, calls) for name in "abc"]
         Run(path, {"quick": True}).execute(units[:2])
         run = Run(path, {"quick": True})
-        assert run.n_resumed == 2
         run.execute(units)
+        assert run.n_kept == 2
         assert calls == ["a", "b", "c"]
         assert [row.metric for row in run.rows] == ["a", "b", "c"]
+
+    def test_other_units_are_kept_but_not_shown(self, path):
+        calls = []
+        units = [make_unit(name, calls) for name in "abc"]
+        Run(path, {}).execute(units)
+        run = Run(path, {})
+        run.execute(units[:1])
+        assert [row.metric for row in run.rows] == ["a"]
+        Run(path, {}).execute(units)
+        assert calls == ["a", "b", "c"]
 
     def test_a_line_cut_short_is_computed_again(self, path):
         calls = []
@@ -54,19 +64,17 @@ class TestRun:
         assert calls == ["a", "b", "b"]
         assert path.read_text() == text
 
-    @pytest.mark.parametrize("how", ["finished", "fresh", "settings"])
-    def test_begins_anew(self, path, how):
+    @pytest.mark.parametrize("how", ["fresh", "settings"])
+    def test_begins_anew_and_keeps_the_old_file(self, path, how):
         calls = []
         units = [make_unit("a", calls)]
-        run = Run(path, {"replicates": 3})
+        Run(path, {"quick": True}).execute(units)
+        text = path.read_text()
+        run = Run(path, {"quick": how == "fresh"}, fresh=how == "fresh")
         run.execute(units)
-        if how == "finished":
-            run.finish()
-        settings = {"replicates": 30 if how == "settings" else 3}
-        run = Run(path, settings, fresh=how == "fresh")
-        assert run.n_resumed == 0 and run.rows == []
-        run.execute(units)
+        assert run.n_kept == 0
         assert calls == ["a", "a"]
+        assert (path.parent / "results-before.jsonl").read_text() == text
 
     def test_a_unit_that_fails_is_not_kept(self, path):
         def fail():
@@ -75,13 +83,18 @@ class TestRun:
         run = Run(path, {})
         with pytest.raises(RuntimeError):
             run.execute([make_unit("a", []), Unit("b", fail)])
-        assert Run(path, {}).n_resumed == 1
+        calls = []
+        Run(path, {}).execute([make_unit("a", calls), make_unit("b", calls)])
+        assert calls == ["b"]
 
     def test_select_and_csv(self, path, tmp_path):
         run = Run(path, {})
         run.execute([make_unit(name, []) for name in "ab"])
         assert run.value(metric="b", experiment="e") == 1.5
         assert run.values(experiment="e").tolist() == [1.5, 1.5]
+        group = dict(experiment="e", case="case", sketch="p-SR")
+        assert [row.metric for row in run.select(**group)] == ["a", "b"]
+        assert run.select(experiment="e", case="case", sketch="p-SG") == []
         run.write_csv(tmp_path / "results.csv")
         lines = (tmp_path / "results.csv").read_text().splitlines()
         assert lines[0] == "experiment,case,column,sketch,s,replicate,metric,value"
@@ -146,15 +159,16 @@ class TestData:
             data.quantile_splits("otoliths")
         with pytest.raises(data.MissingDataError, match="--download"):
             data.multi_output("rf2")
-        with pytest.raises(data.MissingDataError, match="rf1.npz"):
+        with pytest.raises(data.MissingDataError, match="PSKERNELS_DATA") as caught:
             data.multi_output("rf1")
+        assert str(tmp_path) in str(caught.value)
 
     def test_openml(self, tmp_path, monkeypatch):
         """Training rows come first, outputs last; missing features are 0."""
         import pandas as pd
 
         rng = np.random.default_rng(0)
-        frame = pd.DataFrame(rng.normal(size=(4110, 11)))
+        frame = pd.DataFrame(rng.normal(size=(9125, 584)))
         frame.iloc[0, 0] = np.nan
         fetched = []
 
@@ -171,17 +185,21 @@ class TestData:
         monkeypatch.setattr("sklearn.datasets.fetch_openml", fetch)
         X, Y, X_test, Y_test = data.multi_output("rf2", download=True)
         assert fetched[0]["name"] == "rf2"
-        assert X.shape == (4108, 3) and Y_test.shape == (2, 8)
-        np.testing.assert_array_equal(Y, frame.iloc[:4108, 3:])
+        assert X.shape == (4108, 576) and Y_test.shape == (5017, 8)
+        np.testing.assert_array_equal(Y, frame.iloc[:4108, 576:])
         column = frame.iloc[:4108, 0].fillna(0).to_numpy()
         np.testing.assert_allclose(X[:, 0], (column - column.mean()) / column.std())
 
-        def refuse(**options):
-            raise OSError("no route")
-
-        monkeypatch.setattr("sklearn.datasets.fetch_openml", refuse)
-        with pytest.raises(data.MissingDataError, match="no route"):
+        with pytest.raises(data.MissingDataError, match=r"\(9125, 584\), not"):
             data.multi_output("scm1d", download=True)
+        for error in (OSError("no route"), ValueError("no such data")):
+
+            def refuse(error=error, **options):
+                raise error
+
+            monkeypatch.setattr("sklearn.datasets.fetch_openml", refuse)
+            with pytest.raises(data.MissingDataError, match=str(error)):
+                data.multi_output("scm1d", download=True)
 
 
 def test_targets_are_cut_towards_zero():
@@ -198,6 +216,21 @@ def test_exact_ridge(rng):
     dual = table2.fit_exact(X, Y, 0.2, 0.01)
     model = KernelRidge(kernel="rbf", gamma=0.2, alpha=50 * 0.01).fit(X, Y)
     np.testing.assert_allclose(dual, model.dual_coef_, rtol=1e-8)
+
+
+def test_cut_of_the_scripts():
+    """Against the eigenvalues themselves, with the slip: p² too small."""
+    (X, _), _ = figure1.common.toy(500)
+    p = 0.001
+    sketch = psk.PSparsified(200, p).draw(500, random_state=0)
+    fm = psk.FeatureMap(gamma=0.1, sketch=sketch)
+    fitted = figure1.fit_map(fm, X)
+    S = sketch.to_dense()
+    K = np.exp(-0.1 * ((X[:, None] - X) ** 2).sum(axis=2))
+    rank = np.count_nonzero(~np.isclose(p**2 * np.linalg.eigvalsh(S @ K @ S.T), 0))
+    cut = figure1.cut_as_scripts(fitted, p)
+    assert cut.shape[1] == rank < fm.rank_
+    np.testing.assert_array_equal(cut, fitted.Z[:, :rank])
 
 
 def test_sparsified_learning_rates():
@@ -225,6 +258,7 @@ def small(tmp_path, monkeypatch):
     monkeypatch.setenv("PSKERNELS_DATA", str(tmp_path))
     toy = figure1.common.toy(400)
     monkeypatch.setattr(figure1, "toy", lambda: toy)
+    monkeypatch.setattr(data, "BOSTON_SPLITS", 2)
     monkeypatch.setattr(figure1, "SIZES", (30, 100))
     names = ("Nystrom", *figure1.PLOTS["SR"][1:], *figure1.PLOTS["SG"][1:-1], "RFF")
     monkeypatch.setattr(
@@ -254,10 +288,10 @@ def test_from_end_to_end(small, capsys):
     for file in text.split("](")[1:]:
         assert (small / file.split(")")[0]).stat().st_size > 10_000
     lines = (small / "results.jsonl").read_text().splitlines()
-    assert json.loads(lines[-1]) == {"finished": True}
     # a column that was computed is that of the rows
     run = Run(small / "none.jsonl", {})
-    run.rows = [Row(*unit) for line in lines[1:-1] for unit in json.loads(line)["rows"]]
+    for line in lines[1:]:
+        run._add(json.loads(line)["rows"])
     values = run.values(
         experiment="table2", case="rf1", column="proper", sketch="p-SR", metric="arrmse"
     )
@@ -265,22 +299,37 @@ def test_from_end_to_end(small, capsys):
     assert f"{values.mean():.4f} ± {runs.half_sd(values):.4f}" in text
 
 
+def test_names_are_put_in_order():
+    assert command.parse(["theory", "table1", "theory"]).experiments == [
+        "table1",
+        "theory",
+    ]
+
+
+def test_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SystemExit, match="cannot be written"):
+        command.main(["theory", "--out", str(tmp_path / "file")])
+
+
 def test_order_is_checked(tmp_path):
     """Two replicates, one curve where it should be and one where it should not."""
     run = Run(tmp_path / "r.jsonl", {})
     for name, level in (("a", 0.3), ("b", 0.2), ("c", 0.25)):
-        run.rows += [
-            Row("figure1", "k-huber", "proper", name, s, k, "mse", level + 0.001 * k)
+        run._add(
+            ["figure1", "k-huber", "proper", name, s, k, "mse", level + 0.001 * k]
             for s in figure1.SIZES
             for k in range(2)
-        ]
+        )
     names = ("a", "b", "c")
     text, reached, _, met = report.check_order(run, "k-huber", "proper", names, "SR")
     assert (reached, met) == ("1", "**no**") and "c > b" in text
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["figure2"], ["table1", "--replicates", "0"]], ids=str
+    "arguments",
+    [[], ["figure2"], ["table1", "--replicates", "0"]],
+    ids=str,
 )
 def test_bad_arguments(arguments, capsys):
     with pytest.raises(SystemExit):

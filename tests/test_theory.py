@@ -81,12 +81,23 @@ class TestCriticalRadius:
             ([], "not empty"),
             ([[1.0]], "1-d"),
             ([1.0, np.nan], "spectrum"),
-            ([1.0, -0.5], "must not be negative"),
+            ([1.0, -0.5], "must be positive semidefinite"),
         ],
     )
     def test_bad_spectra(self, spectrum, message):
         with pytest.raises(ValueError, match=message):
             theory.critical_radius(spectrum)
+
+    def test_more_eigenvalues_than_points(self):
+        with pytest.raises(ValueError, match="10 eigenvalues that are not 0"):
+            theory.critical_radius(np.ones(10), 3)
+
+    def test_estimates_for_more_points_have_no_bounds(self, rng):
+        spectrum = theory.gram_spectrum(rng.normal(size=(300, 2)), gamma=0.5)
+        radius = theory.critical_radius(spectrum, 5000)
+        assert radius.delta2 == pytest.approx(radius_by_search(spectrum.values, 5000))
+        assert np.isnan(radius.delta2_bounds).all()
+        assert radius.d_n_bounds == (1, 5000)
 
 
 class TestGramSpectrum:
@@ -158,6 +169,30 @@ class TestGramSpectrum:
         tracemalloc.stop()
         assert peak < 64e6  # K has 3.2e9 bytes
 
+    @pytest.mark.parametrize(
+        "K, message",
+        [
+            (-np.eye(5), "positive semidefinite"),
+            (np.ones((5, 3)), "square"),
+            (np.triu(np.ones((5, 5))), "symmetric"),
+            (np.full((5, 5), np.nan), "contains nan"),
+        ],
+    )
+    def test_bad_gram_matrices(self, K, message):
+        with pytest.raises(ValueError, match=message):
+            theory.gram_spectrum(K, kernel="precomputed")
+
+    def test_kernel_that_is_none(self, rng):
+        """tanh is not positive semidefinite."""
+        X = rng.normal(size=(50, 2))
+        with pytest.raises(ValueError, match="positive semidefinite"):
+            theory.gram_spectrum(X, kernel=lambda X, Y: np.tanh(X @ Y.T - 1))
+
+    @pytest.mark.parametrize("n", [1, 2])
+    def test_few_points(self, n):
+        radius = theory.critical_radius(theory.gram_spectrum(np.zeros((n, 3))))
+        assert (radius.delta2, radius.d_n) == (pytest.approx(1 / n), min(2, n))
+
     def test_warns_if_the_rows_do_not_suffice(self, rng):
         X = rng.normal(size=(3000, 20))
         with pytest.warns(RuntimeWarning, match="raise max_rows"):
@@ -219,8 +254,26 @@ class TestKSatisfiability:
             theory.k_satisfiability(psk.PSparsified(10), X)
         S = psk.PSparsified(10).draw(50, random_state=0)
         spectrum = theory.gram_spectrum(X[:40], gamma=1.0)
-        with pytest.raises(ValueError, match="drawn for 50 points"):
+        with pytest.raises(
+            ValueError, match="for 50 points, but the spectrum is of 40"
+        ):
             theory.k_satisfiability(S, X, gamma=1.0, spectrum=spectrum)
+        with pytest.raises(ValueError, match="for 50 points, but X has 40"):
+            theory.k_satisfiability(S, X[:40], gamma=1.0)
+        with pytest.raises(TypeError, match="that of gram_spectrum, got ndarray"):
+            theory.k_satisfiability(S, X, gamma=1.0, spectrum=np.ones(50))
+        with pytest.raises(ValueError, match="K is 0"):
+            theory.k_satisfiability(S, 0 * X, kernel="linear")
+
+    def test_null_eigenvectors_do_not_count(self, rng):
+        """Three features: the fourth eigenvector of a linear kernel is any other."""
+        X = rng.normal(size=(80, 3))
+        S = psk.PSparsified(20, 0.5).draw(80, random_state=0)
+        result = theory.k_satisfiability(S, X, kernel="linear")
+        SU = S.to_dense() @ np.linalg.svd(X, full_matrices=False)[0]
+        expected = np.linalg.norm(SU.T @ SU - np.eye(3), 2)
+        assert result.isometry == pytest.approx(expected, rel=1e-8)
+        assert (result.d_n, result.tail) == (4, pytest.approx(0, abs=1e-7))
 
     @pytest.mark.parametrize("kind", ["rademacher", "gaussian"])
     @pytest.mark.parametrize("p", [1.0, 0.7])
@@ -241,10 +294,11 @@ class TestKSatisfiability:
                 for i in range(draws)
             ]
         )
-        promised = 1 - theory.isometry_failure(s, p)
+        promised = 1 - theory.isometry_failure(s, radius.d_n, p)
         assert promised > 0.9
         error = math.sqrt(promised * (1 - promised) / draws)
         assert np.mean(norms[:, 0] <= 0.5) >= promised - 3 * error
+        # the constants of the second claim are not known: those of the first are asked
         assert np.mean(norms[:, 2] <= c) >= promised - 3 * error
 
     def test_more_rows_hold_more_often(self, rng):
@@ -282,6 +336,17 @@ class TestBounds:
         assert bound.generalisation == pytest.approx(8 * 3 * 0.1)
         assert bound.confidence == pytest.approx(2 * (8 * math.log(40) / 400) ** 0.5)
         assert bound.total == pytest.approx(sum(bound[:3]))
+
+    def test_loss_objects(self):
+        options = dict(n=100, delta2=0.1, alpha=0.1, c=1.0)
+        assert theory.excess_risk_bound(
+            loss=psk.Huber(3.0), **options
+        ) == theory.excess_risk_bound(L=3.0, **options)
+        assert theory.excess_risk_bound(
+            loss=psk.Squared(), **options
+        ) == theory.excess_risk_bound(loss="squared", **options)
+        with pytest.raises(ValueError, match="L must"):
+            theory.excess_risk_bound(loss=psk.SquaredHinge(), **options)
 
     def test_squared(self):
         bound = theory.excess_risk_bound(400, 0.02, 0.01, 2.0, loss="squared", kappa=4)
@@ -332,6 +397,12 @@ class TestBounds:
         assert theory.sketch_rows(1000, 0.01, 3, 0.5) == 5120 * 3 * 4
         assert theory.sketch_rows(10**6, 0.01, 1, 1.0) == 10_000
         assert theory.sketch_rows(1000, 0.01, 3, 0.5, C0=2) == 24
+
+    def test_isometry_failure(self):
+        assert theory.isometry_failure(20_480, 2, 1.0) == pytest.approx(
+            2 * math.exp(-8)
+        )
+        assert theory.isometry_failure(20_480, 5, 1.0) == 1.0
 
     def test_constant_of_the_proof(self):
         """C_0 and the rate are rounded from the proof's, to the safe side."""
@@ -401,14 +472,18 @@ class TestRegimes:
             # at most D + 1 eigenvalues; d_n is the first that is not above δ_n²
             assert max(dimensions) <= 3 + 2
         ratio = dimensions / theory.REGIMES[name].d_n(SIZES.astype(float))
+        # d_n is a small whole number here; `test_large_n` looks closer
         assert ratio.max() <= 1.5 * ratio.min()
 
     def test_large_n(self):
-        """The exponents, from the decay of eigenvalues that the regimes stand for."""
-        sizes = np.array([10**4, 10**5, 10**6, 10**7], dtype=float)
+        """From the decay of eigenvalues that the regimes stand for.
+
+        √log n grows by 1.41 from 10⁶ to 10¹²: a law without it would not pass.
+        """
+        sizes = np.array([1e6, 1e8, 1e10, 1e12])
         j = np.arange(1.0, 10**6)
         decays = {
-            "gaussian": np.exp(-0.5 * j[:100] ** 2),
+            "gaussian": np.exp(-1e-3 * j[:300] ** 2),
             "polynomial": np.array([1.0, 0.3, 0.1, 0.02]),
             "sobolev": j**-2,
         }
@@ -419,14 +494,23 @@ class TestRegimes:
                 ([radius.delta2 for radius in radii], regime.delta2(sizes)),
                 ([radius.d_n for radius in radii], regime.d_n(sizes)),
             ):
-                ratio = np.log(measured / stated)
-                slope = np.polyfit(np.log(sizes), ratio, 1)[0]
-                assert abs(slope) < 0.03, name
+                ratio = measured / stated
+                assert ratio.max() <= 1.15 * ratio.min(), name
 
-    def test_rates_are_roots_of_the_radius(self):
-        n = np.array([1e3, 1e6])
-        for regime in theory.REGIMES.values():
-            np.testing.assert_allclose(regime.rate(n), np.sqrt(regime.delta2(n)))
+    @pytest.mark.parametrize(
+        "name, rate, rows",
+        [
+            ("gaussian", math.log(1e6) ** 0.25 * 1e-3, math.log(1e6) ** 0.5),
+            ("polynomial", 1e-3, 1.0),
+            ("sobolev", 1e-2, 100.0),
+        ],
+    )
+    def test_table(self, name, rate, rows):
+        """The paper's table at n = 10⁶."""
+        regime = theory.REGIMES[name]
+        assert regime.rate(10**6) == pytest.approx(rate)
+        assert regime.rows(10**6, 0.5) == pytest.approx(4 * rows)
+        np.testing.assert_allclose(regime.rate([10**6, 10**6]), [rate, rate])
 
 
 def true_function(x):
@@ -502,26 +586,41 @@ class TestRateOfTheExcessRisk:
         assert slope[0] + 2 * math.sqrt(covariance[0, 0]) < stated
 
 
+def fixed_costs(X, *arguments):
+    """A machine that takes 2 ns for a value of the kernel, and 0.1 ns for n·s²."""
+    map_rates = np.array([1e-3, 2e-9, 1e-9, 1e-10, 0.0])
+    return advice.CostModel(map_rates, np.array([1e-3, 0, 1e-9, 0]), X.shape[1], 8)
+
+
 class TestRecommend:
+    """With the costs of a made-up machine, but where they are to be measured."""
+
     @pytest.fixture
     def points(self):
         return np.random.default_rng(0).normal(size=(4000, 5))
 
+    @pytest.fixture(autouse=True)
+    def costs(self, request, monkeypatch):
+        if "measured" not in request.keywords:
+            monkeypatch.setattr(advice, "calibrate", fixed_costs)
+
     def test_keeps_the_budget(self, points):
         small, large = (
-            theory.recommend(points, budget=budget, random_state=0, n_threads=1)
+            theory.recommend(points, budget=budget, random_state=0)
             for budget in ("4 MB", "16 MB")
         )
         assert small.n_bytes <= 4e6 < large.n_bytes <= 16e6
         assert small.s < large.s
         assert small.limit == large.limit == "bytes"
         assert small.landmarks == theory.expected_landmarks(4000, small.s, small.p)
-        timed = theory.recommend(
-            points, budget=[0.2, "1 GB"], random_state=0, n_threads=1
-        )
-        assert timed.seconds <= 0.2
+        timed = theory.recommend(points, budget=[0.2, "1 GB"], random_state=0)
         assert timed.limit == "seconds"
+        # a fifth is left as a margin, and the next row would be too much
+        model, m = fixed_costs(points), timed.p * 4000
+        assert timed.seconds == model.predict(4000, timed.s, m).seconds <= 0.16
+        assert model.predict(4000, timed.s + 1, m).seconds > 0.16
 
+    @pytest.mark.measured
     @pytest.mark.parametrize("dtype", ["float64", "float32"])
     def test_memory_is_what_a_fit_takes(self, points, dtype):
         X = points.astype(dtype)
@@ -550,10 +649,11 @@ class TestRecommend:
         with pytest.warns(RuntimeWarning, match="statistical dimension"):
             theory.recommend(points, budget="1 h", max_rows=2, random_state=0)
 
+    @pytest.mark.measured
     @pytest.mark.parametrize("loss", ["hinge", "pinball", psk.Squared()])
     def test_losses(self, points, loss):
         advice = theory.recommend(points, budget="20 MB", loss=loss, random_state=0)
-        assert 0 < advice.seconds < 60
+        assert advice.seconds > 0
 
     def test_rare_part_gets_a_dense_sketch(self):
         """A far cluster with large targets, as in the paper's toy data."""
@@ -570,6 +670,8 @@ class TestRecommend:
         [
             ("2 parsecs", "units"),
             ("fast", "units"),
+            ("1.2.3 s", "units"),
+            ([], "empty"),
             (-1, "positive"),
             ("0 s", "positive"),
             ("1 kB", "too small"),
@@ -582,13 +684,27 @@ class TestRecommend:
     def test_bad_arguments(self, points):
         with pytest.raises(ValueError, match="precomputed"):
             theory.recommend(np.eye(5), "precomputed", budget=1)
-        with pytest.raises(ValueError, match="y must have shape"):
+        with pytest.raises(ValueError, match="y must have 4000 rows"):
             theory.recommend(points, budget=1, y=np.ones(3))
+
+    @pytest.mark.parametrize(
+        "X", [np.ones((1, 2)), np.eye(2), np.ones((500, 2))], ids=len
+    )
+    @pytest.mark.measured
+    @pytest.mark.filterwarnings("ignore:no eigenvalue", "ignore:budget=")
+    def test_degenerate_points(self, X):
+        advice = theory.recommend(X, budget="1 GB", random_state=0)
+        assert 1 <= advice.s <= len(X)
+
+    def test_warns_where_nothing_can_be_learnt(self, points):
+        with pytest.warns(RuntimeWarning, match="smaller gamma"):
+            theory.recommend(points, budget="1 GB", gamma=1e4, random_state=0)
 
     def test_units(self):
         parse = advice._parse_budget
         assert parse("1.5 min") == (90.0, math.inf)
         assert parse(["2GiB", 3]) == (3.0, 2.0 * 2**30)
+        assert parse("4 KiB") == (math.inf, 4096.0)
         assert parse(("500 ms", "1 s", "3 kB")) == (0.5, 3000.0)
 
     def test_rates_are_found(self):
@@ -609,6 +725,18 @@ def test_theory_is_imported_on_demand():
 
     code = "import sys, pskernels; sys.exit('pskernels.theory' in sys.modules)"
     assert subprocess.run([sys.executable, "-P", "-c", code]).returncode == 0
+
+
+def test_measured_rates(rng):
+    """Each of them is not negative, and a larger fit takes longer."""
+    X = rng.normal(size=(1500, 3))
+
+    def make_map(sketch):
+        return psk.FeatureMap(gamma=0.3, sketch=sketch)
+
+    model = advice.calibrate(X, None, make_map, psk.Huber(), 1e-4, rng)
+    assert (model.map_rates >= 0).all() and (model.solve_rates >= 0).all()
+    assert model.predict(10**6, 500, 20).seconds > model.predict(10**5, 100, 20).seconds
 
 
 def test_no_warnings_of_the_solver(rng):

@@ -8,13 +8,16 @@ import numpy as np
 BESIDE_THE_CHECKOUT = Path(__file__).parents[3] / "shared" / "data"
 
 
+def folder():
+    return Path(os.environ.get("PSKERNELS_DATA", BESIDE_THE_CHECKOUT))
+
+
 def find(file):
     """The path of a file in the folder of data."""
-    folder = Path(os.environ.get("PSKERNELS_DATA", BESIDE_THE_CHECKOUT))
-    path = folder / file
+    path = folder() / file
     if not path.exists():
         raise FileNotFoundError(
-            f"{file} is not in {folder}: set PSKERNELS_DATA to the folder that has "
+            f"{file} is not in {folder()}: set PSKERNELS_DATA to the folder that has "
             "it, or fetch the data by sklearn.datasets.fetch_openml and save arrays of "
             "the names that bench/README.md lists there"
         )

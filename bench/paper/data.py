@@ -6,8 +6,13 @@ from sklearn.model_selection import ShuffleSplit
 from bench.benchmarks import datasets
 from bench.paper.published import BOSTON_SPLITS, BOSTON_TRAIN
 
-# Training rows, which come first, and outputs, the last columns.
-OPENML = {"rf2": (4108, 8), "scm1d": (8145, 16)}
+# Rows, training rows, which come first, features, and outputs, the last columns.
+OPENML = {
+    "rf1": (9125, 4108, 64, 8),
+    "rf2": (9125, 4108, 576, 8),
+    "scm1d": (9803, 8145, 280, 16),
+    "scm20d": (8966, 7463, 61, 16),
+}
 
 UNPUBLISHED = {"otoliths": "the features were never published"}
 
@@ -26,17 +31,23 @@ def multi_output(name, download=False):
 
 
 def _from_openml(name, download):
-    if name not in OPENML:
-        raise MissingDataError(f"{name}.npz is not in the folder of data")
     if not download:
-        raise MissingDataError("no data here; --download takes it from OpenML")
+        raise MissingDataError(
+            f"{name}.npz is not in {datasets.folder()} (PSKERNELS_DATA); --download "
+            "takes it from OpenML"
+        )
     from sklearn.datasets import fetch_openml
 
+    n, n_train, n_features, n_outputs = OPENML[name]
     try:
         frame = fetch_openml(name=name, version=1, as_frame=True).frame
-    except OSError as error:  # no network
-        raise MissingDataError(f"OpenML could not be reached: {error}") from error
-    return split_frame(frame, *OPENML[name])
+    except (OSError, ValueError) as error:  # no network, or no such data
+        raise MissingDataError(f"OpenML did not give it: {error}") from error
+    if frame.shape != (n, n_features + n_outputs):
+        raise MissingDataError(
+            f"OpenML gave a table of {frame.shape}, not {(n, n_features + n_outputs)}"
+        )
+    return split_frame(frame, n_train, n_outputs)
 
 
 def split_frame(frame, n_train, n_outputs):
@@ -61,7 +72,9 @@ def quantile_splits(name):
         data = datasets.load(name)
     except FileNotFoundError as error:
         raise MissingDataError(
-            UNPUBLISHED.get(name, f"{name}.npz is not in the folder of data")
+            UNPUBLISHED.get(
+                name, f"{name}.npz is not in {datasets.folder()} (PSKERNELS_DATA)"
+            )
         ) from error
     if name == "otoliths":
         return [

@@ -62,14 +62,20 @@ def draw_figure1(run, case, plot, curves, path):
                 times = curves["time", case, plot, name]
                 faint = dict(color=style["color"], linewidth=4, alpha=0.25, zorder=0)
                 row[0].plot(paper.s, paper.mean, **faint)
+                row[0].fill_between(
+                    paper.s,
+                    paper.mean - paper.sd,
+                    paper.mean + paper.sd,
+                    color=style["color"],
+                    alpha=0.06,
+                    zorder=0,
+                )
                 row[1].plot(times.s, times.mean, **faint)
                 row[2].plot(times.mean, paper.mean, **faint)
         if case == "k-huber":
-            peer = dict(experiment="figure1", column="times", sketch=figure1.PEER)
+            peer = dict(experiment="figure1", case=case, sketch=figure1.PEER)
             seconds = [run.value(s=s, metric="seconds", **peer) for s in figure1.SIZES]
-            row[1].plot(
-                figure1.SIZES, seconds, "k--", linewidth=1, label="scikit-learn, Huber"
-            )
+            row[1].plot(figure1.SIZES, seconds, "k--", linewidth=1, label=figure1.PEER)
             row[1].legend(fontsize=8)
         row[0].set_ylabel(f"{title}\n\ntest relative MSE")
         row[1].set_ylabel("training, seconds")

@@ -34,7 +34,10 @@ def units(replicates, quick):
             for n in SIZES
         ),
         *(
-            Unit(f"theory/satisfiability/{p}", partial(count_satisfiable, p, draws))
+            Unit(
+                f"theory/satisfiability/{p}/{draws}",
+                partial(count_satisfiable, p, draws),
+            )
             for p in PROBABILITIES
         ),
         Unit("theory/tradeoff", trade_off),

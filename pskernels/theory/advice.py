@@ -12,6 +12,7 @@ import warnings
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from pskernels._random import philox_key
 from pskernels._validation import check_int, check_points, check_positive, common_dtype
@@ -32,15 +33,18 @@ REPEATS = 2
 
 SPECTRUM_POINTS = 1000
 
+# Of a time budget, for what a prediction may be off.
+MARGIN = 0.2
+
 # Vectors of length n that a solver keeps, and matrices of s × s.
 SOLVER_VECTORS = 15
 SQUARE_MATRICES = 6
 
 SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
-BYTES = {
+BYTES = {"B": 1} | {
     f"{prefix}{unit}": base**power
-    for power, prefix in enumerate(("k", "M", "G", "T"), start=1)
     for unit, base in (("B", 1000), ("iB", 1024))
+    for power, prefix in enumerate(("k" if base == 1000 else "K", *"MGT"), start=1)
 }
 
 
@@ -59,8 +63,9 @@ class Recommendation(NamedTuple):
         Of a fit, features and solver included.
     delta2 : float
     d_n : int
-        Of `critical_radius`: the part of the spectrum that matters for prediction from
-        n points.  A sketch of fewer rows than d_n loses some of it.
+        Of `critical_radius`, estimated: the part of the spectrum that matters for
+        functions of norm 1, learnt from n points.  A sketch of fewer rows than d_n
+        loses some of it.
     limit : str
         What kept s from being larger: "seconds", "bytes" or "rows".
     """
@@ -83,11 +88,15 @@ def recommend(
     gamma=None,
     y=None,
     loss="huber",
+    alpha=None,
     max_rows=MAX_ROWS,
     random_state=None,
     n_threads=None,
 ):
-    """The largest p-sparsified sketch whose fit keeps within a budget.
+    """The largest p-sparsified sketch whose fit is likely to keep within a budget.
+
+    The largest, not the smallest that will do: what accuracy needs is seen on points
+    that are held out.
 
     Parameters
     ----------
@@ -98,15 +107,17 @@ def recommend(
         Seconds, or a number with a unit: "500 ms", "10 s", "2 min", "1 h", "800 MB",
         "2 GiB".  Of several, all are kept.  Time is that of the sketch, the features
         and the solver for one alpha; memory is what they take beside X.
-    y : array of shape (n,), optional
+    y : array of shape (n,) or (n, outputs), optional
         Targets tell whether a few points matter more than others, and so how sparse the
         sketch may be, and how many steps a solver takes.  By default a function of the
         kernel's, with noise.
     loss : Loss or str
-        Of the solver.
+    alpha : float, optional
+        Of the solver, as for `solve`.  None means 0.1/n, the default of estimators.
     max_rows : int
         Of the sketch.
     random_state : None, int, numpy Generator or numpy RandomState
+        Of what is random; times are measured anew each time, and s with them.
     n_threads : int, optional
         None means all cores this process may use.
 
@@ -117,14 +128,17 @@ def recommend(
     Warns
     -----
     RuntimeWarning
-        If s is below the statistical dimension d_n.
+        If s is below the statistical dimension d_n, or if no eigenvalue of K/n is above
+        δ_n²: with such a kernel nothing can be learnt from n points.
 
     Notes
     -----
-    It takes about two seconds, for fits to 2,048 and 8,192 of the points.  Predictions
-    of time were within 30 % of what was measured for n up to 500,000 on a quiet
-    machine; the number of steps of a solver, which depends on alpha and on the data, is
-    taken to be that of the short fits.
+    It takes two seconds on a quiet machine, and more on a busy one, for fits to 2,048
+    and 8,192 of the points.  Predictions of time are within 40 % of what is measured
+    (`python bench/theory.py recommend`), which is why a fifth of a time budget is left
+    as a margin; the number of steps of a solver depends on alpha and on the data, and
+    is taken to be that of the short fits.  An estimator with kappa="auto" or
+    epsilon="auto" fits a second machine first.
 
     Examples
     --------
@@ -143,28 +157,39 @@ def recommend(
     n = X.shape[0]
     if y is not None:
         y = np.asarray(y)
-        if y.shape != (n,):
-            raise ValueError(f"y must have shape ({n},), as X has rows, got {y.shape}")
+        if y.ndim not in (1, 2) or len(y) != n:
+            raise ValueError(f"y must have {n} rows, as X has, got shape {y.shape}")
     rng = np.random.default_rng(philox_key(random_state))
     kernel = FeatureMap(kernel, gamma=gamma, random_state=0).fit(X).kernel_
 
     def make_map(sketch):
         return FeatureMap(kernel, sketch=sketch, n_threads=n_threads)
 
-    model = calibrate(X, y, make_map, get_loss(loss), rng, n_threads)
+    alpha = 0.1 / n if alpha is None else check_positive(alpha, "alpha")
+    model = calibrate(X, y, make_map, get_loss(loss), alpha, rng, n_threads)
 
-    def keep(s, m):
+    def exceeded(s, m):
+        """What a sketch takes more of than the budget has."""
         cost = model.predict(n, s, m)
-        within = dict(seconds=cost.seconds <= seconds, bytes=cost.n_bytes <= n_bytes)
-        return next((limit for limit, kept in within.items() if not kept), None)
+        if cost.seconds > (1 - MARGIN) * seconds:
+            return "seconds"
+        return "bytes" if cost.n_bytes > n_bytes else None
 
-    limit = min(max_rows, n)
-    s, _ = _largest(keep, limit, ROW_ENTRIES[0])
+    most = min(max_rows, n)
+    s, _ = _largest(exceeded, most, ROW_ENTRIES[0])
     chosen = choose_sketch(make_map, X, y, s, "rademacher", int(rng.integers(2**31)))
     p = getattr(chosen, "p", None)
     m = ROW_ENTRIES[0] if p is None else p * n
-    s, reason = _largest(keep, limit, m)
-    radius = _estimate_radius(X, kernel, rng, n_threads)
+    s, limit = _largest(exceeded, most, m)
+    spectrum = _some_spectrum(X, kernel, rng, n_threads)
+    radius = critical_radius(spectrum, n)
+    if spectrum.values[0] <= radius.delta2:
+        warnings.warn(
+            f"no eigenvalue of K/n is above δ_n²={radius.delta2:.2g}: all points are "
+            "far from each other for this kernel; take a smaller gamma",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     if s < radius.d_n:
         warnings.warn(
             f"budget={budget!r} allows s={s} rows, fewer than the statistical "
@@ -182,44 +207,45 @@ def recommend(
         cost.n_bytes,
         radius.delta2,
         radius.d_n,
-        reason,
+        limit,
     )
 
 
-def _largest(keep, limit, m):
-    """(most rows for which keep(s, m) is None, what stops the next one)."""
-    reason = keep(limit, m)
-    if reason is None:
-        return limit, "rows"
-    low, high = 1, limit
-    if keep(low, m) is not None:
-        raise ValueError(
-            f"budget is too small: a sketch of one row already takes more "
-            f"{keep(low, m)}"
-        )
+def _largest(exceeded, most, m):
+    """(rows that keep within the budget, at most `most`; what the next ones exceed)."""
+    limit = exceeded(most, m)
+    if limit is None:
+        return most, "rows"
+    low, high = 0, most
     while high - low > 1:
         middle = (low + high) // 2
-        why = keep(middle, m)
+        why = exceeded(middle, m)
         if why is None:
             low = middle
         else:
-            high, reason = middle, why
-    return low, reason
+            high, limit = middle, why
+    if low == 0:
+        raise ValueError(
+            f"budget is too small: a sketch of one row already takes more {limit}"
+        )
+    return low, limit
 
 
-def _estimate_radius(X, kernel, rng, n_threads):
+def _some_spectrum(X, kernel, rng, n_threads):
+    """Eigenvalues of K/n, estimated from some points."""
     n = X.shape[0]
     some = np.sort(rng.choice(n, min(n, SPECTRUM_POINTS), replace=False))
-    spectrum = gram_spectrum(X[some], kernel=kernel, exact=True, n_threads=n_threads)
-    return critical_radius(spectrum, n)
+    return gram_spectrum(X[some], kernel=kernel, exact=True, n_threads=n_threads)
 
 
 def _parse_budget(budget):
     """(seconds, bytes), infinite where there is no limit."""
     limits = {"seconds": np.inf, "bytes": np.inf}
+    if isinstance(budget, (list, tuple)) and not budget:
+        raise ValueError("budget must not be empty")
     for given in budget if isinstance(budget, (list, tuple)) else [budget]:
         if isinstance(given, str):
-            match = re.fullmatch(r"\s*([0-9.eE+-]+)\s*([A-Za-z]+)\s*", given)
+            match = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([A-Za-z]+)\s*", given)
             unit = match and match[2]
             if unit not in SECONDS and unit not in BYTES:
                 raise ValueError(
@@ -250,7 +276,7 @@ class CostModel(NamedTuple):
 
     map_rates: np.ndarray
     solve_rates: np.ndarray
-    n_features: int
+    row_values: float
     itemsize: int
 
     def predict(self, n, s, m):
@@ -258,7 +284,7 @@ class CostModel(NamedTuple):
         landmarks = expected_landmarks(n, s, min(1.0, m / n))
         seconds = map_terms(n, s, m) @ self.map_rates
         seconds += solve_terms(n, s) @ self.solve_rates
-        values = n * s + landmarks * self.n_features + min(n, BLOCK_POINTS) * s
+        values = n * s + landmarks * self.row_values + min(n, BLOCK_POINTS) * s
         doubles = SOLVER_VECTORS * n + SQUARE_MATRICES * s**2
         return Cost(float(seconds), float(self.itemsize * values + 8 * doubles))
 
@@ -283,7 +309,7 @@ def solve_terms(n, s):
     return np.array([1.0, n * s, n * s**2, s**3])
 
 
-def calibrate(X, y, make_map, loss, rng, n_threads=None):
+def calibrate(X, y, make_map, loss, alpha, rng, n_threads=None):
     """Measure short fits, and find what each term takes.
 
     Parameters
@@ -293,6 +319,7 @@ def calibrate(X, y, make_map, loss, rng, n_threads=None):
     make_map : callable
         sketch -> FeatureMap, not yet fitted
     loss : Loss
+    alpha : float
     rng : numpy Generator
     n_threads : int, optional
 
@@ -313,21 +340,26 @@ def calibrate(X, y, make_map, loss, rng, n_threads=None):
                 seconds, Z = _least(make_map(sketch).fit_transform, rows)
                 maps.append((seconds, map_terms(n_points, s, m)))
             target = _make_target(Z, loss, rng) if y is None else y[:n_points]
-            options = dict(loss=loss, alpha=0.1 / n_points, n_threads=n_threads)
+            options = dict(loss=loss, alpha=alpha, n_threads=n_threads)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 seconds, _ = _least(solve, Z, target, **options)
             solves.append((seconds, solve_terms(n_points, s)))
     return CostModel(
-        _fit_rates(maps), _fit_rates(solves), X.shape[1], common_dtype(X).itemsize
+        _fit_rates(maps), _fit_rates(solves), _row_values(X), common_dtype(X).itemsize
     )
+
+
+def _row_values(X):
+    """Numbers that a point takes; a sparse one has an index for each."""
+    return 1.5 * X.nnz / X.shape[0] if sp.issparse(X) else X.shape[1]
 
 
 def _make_target(Z, loss, rng):
     """A function of the features with as much noise; ±1 for classification."""
     signal = Z @ rng.normal(size=Z.shape[1])
-    y = signal + np.std(signal) * rng.normal(size=len(Z))
-    return np.where(y > 0, 1.0, -1.0) if loss.margin is not None else y / np.std(y)
+    y = signal / (np.std(signal) or 1.0) + rng.normal(size=len(Z))
+    return np.where(y > 0, 1.0, -1.0) if loss.margin is not None else y
 
 
 def _least(function, *arguments, **options):

@@ -19,6 +19,7 @@ from pskernels._validation import (
     check_positive,
     check_probability,
 )
+from pskernels.losses import Loss, Squared
 from pskernels.outputs import Outputs
 
 # How far (S·U₁)ᵀ·S·U₁ of a K-satisfiable sketch may be from I.
@@ -31,9 +32,23 @@ ISOMETRY_RATE = 2560
 
 
 class ExcessRisk(NamedTuple):
-    """The terms of a bound on E[ℓ(f̃_s)] - E[ℓ(f_H)], and their sum."""
+    """A bound on the excess risk, E[ℓ(f̃_s)] - E[ℓ(f_H)].
 
-    approximation: float  # of the sketch, and of the penalty
+    f̃_s is the sketched machine, f_H the best function of the kernel's space.
+
+    Attributes
+    ----------
+    approximation : float
+        What the sketch and the penalty cost.
+    generalisation : float
+        What learning from n points costs.
+    confidence : float
+        What the probability 1 - delta costs.
+    total : float
+        The sum.
+    """
+
+    approximation: float
     generalisation: float
     confidence: float
     total: float
@@ -73,10 +88,10 @@ def excess_risk_bound(
     c : float
         The sketch is K-satisfiable for it: `k_satisfiability` of a drawn one, or
         `satisfiability_constant` of one to be drawn.
-    loss : {"lipschitz", "squared"}
+    loss : {"lipschitz", "squared"} or Loss
     L : float
-        Lipschitz constant of the loss; `Loss.lipschitz` has it.  Not used for the
-        squared loss.
+        Lipschitz constant of the loss; that of a `Loss` object is known.  Not used for
+        the squared loss.
     kappa : float
         Bound on k(x, x').
     output_matrix : array of shape (d, d), optional
@@ -101,8 +116,9 @@ def excess_risk_bound(
     - k(x, x') ≤ κ,
     - the sketch is K-satisfiable for c.
 
-    The bound is a worst case: with c = 6.4, that of p = 0.7, it is above 1 for n below
-    thousands of points, where no test error could be.  What it tells is the rate.
+    The bound is a worst case, and far above what is measured: for a loss within [0, 1]
+    it often exceeds 1, and then says nothing.  What it tells is how the risk falls with
+    n, δ_n² and λ_n.
 
     Examples
     --------
@@ -112,6 +128,8 @@ def excess_risk_bound(
     0.0353
     """
     check_int(n, "n", minimum=1)
+    if isinstance(loss, Loss):
+        loss, L = ("squared", L) if loss == Squared() else ("lipschitz", loss.lipschitz)
     check_option(loss, "loss", ("lipschitz", "squared"))
     for value, name in ((delta2, "delta2"), (alpha, "alpha"), (c, "c")):
         check_non_negative(value, name)
@@ -137,7 +155,7 @@ def excess_risk_bound(
 def _norm_and_trace(output_matrix):
     if output_matrix is None:
         return 1.0, 1.0
-    M = np.asarray(output_matrix)
+    M = np.atleast_2d(np.asarray(output_matrix))
     eigenvalues = Outputs.of_matrix(M, len(M)).values
     if len(eigenvalues) < len(M):
         raise ValueError(
@@ -178,8 +196,9 @@ def sketch_rows(n, delta2, d_n, p, *, C0=C0):
         Of `critical_radius`.
     p : float in (0, 1]
     C0 : float
-        5120 is what the proof gives.  A Gaussian sketch of a few times d_n rows is
-        K-satisfiable in practice: see `k_satisfiability`.
+        5120 is what the proof gives.  In practice 16 to 32 times d_n rows make most
+        sketches K-satisfiable, whatever p (`python -m bench.paper theory` counts them),
+        and far fewer can do for a small test error.
 
     Returns
     -------
@@ -200,18 +219,19 @@ def sketch_rows(n, delta2, d_n, p, *, C0=C0):
     return math.ceil(max(C0 * d_n / p**2, delta2 * n))
 
 
-def isometry_failure(s, p):
+def isometry_failure(s, d_n, p):
     """A bound on the probability that ‖(S·U₁)ᵀ·S·U₁ - I‖ > 1/2: 2·exp(-p²·s/2560).
 
     Parameters
     ----------
     s : int
-        At least 5120·d_n/p², the C_0 of `sketch_rows`.
+    d_n : int
     p : float in (0, 1]
 
     Returns
     -------
     float
+        1 if s is below 5120·d_n/p², where nothing is known.
 
     Notes
     -----
@@ -219,8 +239,9 @@ def isometry_failure(s, p):
     second claim, on ‖S·U₂·D₂^(1/2)‖, are not known.
     """
     check_int(s, "s", minimum=1)
-    check_probability(p, "p")
-    return min(1.0, 2 * math.exp(-(p**2) * s / ISOMETRY_RATE))
+    if s < sketch_rows(n=1, delta2=0.0, d_n=d_n, p=p):
+        return 1.0
+    return 2 * math.exp(-(p**2) * s / ISOMETRY_RATE)
 
 
 def expected_landmarks(n, s, p):
@@ -245,7 +266,9 @@ def optimal_p():
     """The p with the fewest landmarks at guaranteed accuracy, about 0.7.
 
     With s = C_0·d_n/p² rows, E[s'] = n·(1 - (1 - p)^s) is least where -log(1 - p)/p²
-    is, whatever C_0 and d_n.
+    is, whatever C_0 and d_n.  That is a statement about the guarantee: next to all
+    points are landmarks then.  In practice p = 20/n, the default of `PSparsified`, is
+    far cheaper and hardly less accurate.
 
     Returns
     -------
@@ -273,39 +296,44 @@ def optimal_p():
 class Regime:
     """How the numbers of the theory grow with n for a kernel, up to constants.
 
-    Each is a function of n; `rows` is to be divided by p².
+    Each is a function of n, a number or an array.  `REGIMES` has those of the paper,
+    for points in one dimension: "gaussian" (eigenvalues fall like exp(-b·j²)),
+    "polynomial" (of degree D: D + 1 eigenvalues) and "sobolev" (of first order: like
+    j⁻²).
+
+    Attributes
+    ----------
+    delta2 : callable
+        δ_n².
+    d_n : callable
+        The statistical dimension, to which the rows of a sketch are in proportion.
+
+    Examples
+    --------
+    >>> from pskernels import theory
+    >>> sobolev = theory.REGIMES["sobolev"]
+    >>> float(sobolev.d_n(1000)), round(float(sobolev.rate(1000)), 3)
+    (10.0, 0.1)
     """
 
     delta2: Callable
     d_n: Callable
-    rows: Callable
-    rate: Callable  # of the excess risk, for a Lipschitz loss
 
+    def rows(self, n, p):
+        """Rows that a p-sparsified sketch needs."""
+        return self.d_n(n) / p**2
 
-def _root_log(n):
-    return np.sqrt(np.log(n))
+    def rate(self, n):
+        """Of the excess risk, for a Lipschitz loss."""
+        return np.sqrt(self.delta2(n))
 
 
 REGIMES = {
-    # μ_j like exp(-b·j²), b > 0
     "gaussian": Regime(
-        delta2=lambda n: _root_log(n) / n,
-        d_n=_root_log,
-        rows=_root_log,
-        rate=lambda n: np.sqrt(_root_log(n) / n),
+        delta2=lambda n: np.sqrt(np.log(n)) / n, d_n=lambda n: np.sqrt(np.log(n))
     ),
-    # D + 1 eigenvalues in one dimension
     "polynomial": Regime(
-        delta2=lambda n: 1 / n,
-        d_n=np.ones_like,
-        rows=np.ones_like,
-        rate=lambda n: 1 / np.sqrt(n),
+        delta2=lambda n: np.power(n, -1.0), d_n=lambda n: np.power(n, 0.0)
     ),
-    # μ_j like j⁻²: first order, one dimension
-    "sobolev": Regime(
-        delta2=lambda n: n ** (-2 / 3),
-        d_n=np.cbrt,
-        rows=np.cbrt,
-        rate=lambda n: n ** (-1 / 3),
-    ),
+    "sobolev": Regime(delta2=lambda n: np.power(n, -2 / 3), d_n=np.cbrt),
 }

@@ -5,10 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pskernels._validation import check_points
 from pskernels.gram import sketch_gram
+from pskernels.kernels import is_precomputed
 from pskernels.sketches import Sketch
 from pskernels.theory.bounds import ISOMETRY
-from pskernels.theory.spectrum import critical_radius, gram_spectrum
+from pskernels.theory.spectrum import Spectrum, critical_radius, gram_spectrum
 
 
 class KSatisfiability(NamedTuple):
@@ -33,7 +35,11 @@ class KSatisfiability(NamedTuple):
     d_n: int
 
     def holds(self, c):
-        """Whether the sketch is K-satisfiable for the constant c."""
+        """Whether the sketch is K-satisfiable for the constant c.
+
+        `satisfiability_constant(p)` is the one that p-sparsified sketches are promised
+        to have.  A sketch that is not wants more rows.
+        """
         return self.isometry <= ISOMETRY and self.c <= c
 
 
@@ -58,8 +64,8 @@ def k_satisfiability(
     kernel, gamma, n_threads
         As for `sketch_gram`.
     spectrum : Spectrum, optional
-        Of `gram_spectrum` for the same points and kernel; computed by default.  Give
-        it to look at many sketches.
+        Of `gram_spectrum` for the same points, kernel and gamma, which is not checked;
+        computed by default.  Give it to look at many sketches.
 
     Returns
     -------
@@ -72,7 +78,9 @@ def k_satisfiability(
         S·U₂·D₂·U₂ᵀ·Sᵀ = S·K·Sᵀ/n - (S·U₁)·D₁·(S·U₁)ᵀ.
 
     So K is not formed, unless by `gram_spectrum` for few points.  If the spectrum is
-    from a sketch, U₁ and D₁ are approximate, and so are the norms.
+    from a sketch, U₁ and D₁ are approximate, and so are the norms.  Eigenvectors of
+    eigenvalues that are 0, but for rounding errors, are left out of U₁: any others
+    would do as well.
 
     Examples
     --------
@@ -89,19 +97,30 @@ def k_satisfiability(
         raise TypeError(
             f"sketch must be drawn, got {type(sketch).__name__}: call its draw(n)"
         )
+    n = sketch.shape[1]
+    X = check_points(X, "X", accept_sparse=not is_precomputed(kernel))
+    if X.shape[0] != n:
+        raise ValueError(f"the sketch was drawn for {n} points, but X has {X.shape[0]}")
     options = dict(kernel=kernel, gamma=gamma, n_threads=n_threads)
     if spectrum is None:
         spectrum = gram_spectrum(X, random_state=0, **options)
-    n = sketch.shape[1]
+    elif not isinstance(spectrum, Spectrum):
+        raise TypeError(
+            f"spectrum must be that of gram_spectrum, got {type(spectrum).__name__}"
+        )
     if spectrum.n != n:
         raise ValueError(
             f"the sketch was drawn for {n} points, but the spectrum is of {spectrum.n}"
         )
     radius = critical_radius(spectrum)
-    d_n = min(radius.d_n, np.count_nonzero(spectrum.values))
+    if radius.delta2 == 0:
+        raise ValueError("K is 0: there is nothing that a sketch could keep")
+    values = spectrum.values
+    rank = np.count_nonzero(values > n * np.finfo(values.dtype).eps * values[0])
+    d_n = min(radius.d_n, rank)
     SU1 = sketch.scaled_weights() @ spectrum.vectors(sketch.indices, d_n)
     SKSt = sketch_gram(X, sketch=sketch, parts="SKSt", **options).SKSt
-    rest = SKSt / n - (SU1 * spectrum.values[:d_n]) @ SU1.T
+    rest = SKSt / n - (SU1 * values[:d_n]) @ SU1.T
     isometry = float(np.linalg.norm(SU1.T @ SU1 - np.eye(d_n), 2))
     tail = math.sqrt(max(0.0, np.linalg.eigvalsh(rest)[-1]))
     return KSatisfiability(

@@ -25,11 +25,14 @@ from pskernels._validation import (
 from pskernels.choice import FIRST_ROWS, MAX_ROWS, kernel_diagonal
 from pskernels.feature_map import BLOCK_POINTS, FeatureMap
 from pskernels.gram import kernel_matmul
-from pskernels.kernels import get_kernel, is_precomputed
+from pskernels.kernels import Precomputed, get_kernel, is_precomputed
 from pskernels.sketches import PSparsified
 
 # Points up to which K is formed and decomposed, which takes a second.
 EXACT_POINTS = 2000
+
+# Of eigenvalues and entries of K, relative to the largest.
+ROUNDING = 1e-10
 
 
 @dataclass(frozen=True)
@@ -71,8 +74,9 @@ class Spectrum:
 class CriticalRadius(NamedTuple):
     """What `critical_radius` returns.
 
-    `delta2` and `d_n` lie within their bounds, which coincide for a spectrum that is
-    known in full.
+    Bounds coincide for a spectrum that is known in full.  For one that is not, `delta2`
+    is the upper bound, and `d_n`, which counts the values above it, the lower one;
+    where too small a d_n does harm, take that of the bounds.
     """
 
     delta2: float
@@ -95,8 +99,9 @@ def critical_radius(spectrum, n=None):
     spectrum : Spectrum, or array of shape (r,)
         Eigenvalues of K/n, in any order; those that an array leaves out are 0.
     n : int, optional
-        The number of points; r by default.  A spectrum of fewer points serves as an
-        estimate of that of n points, since eigenvalues of K/n converge.
+        The number of points; by default that of the spectrum, or r.  A `Spectrum` of
+        fewer points serves as an estimate of that of n points, since eigenvalues of K/n
+        converge; there are no bounds then: those of δ_n² are NaN.
 
     Returns
     -------
@@ -106,6 +111,9 @@ def critical_radius(spectrum, n=None):
 
     Notes
     -----
+    Both numbers belong to functions of norm 1: for functions of norm R, give the
+    eigenvalues of R²·K/n.
+
     With j eigenvalues above t, Σ min(t, μ) = j·t + Σ_{i>j} μ_i.  For any other j this
     is too large; so that δ_n² is the least root of n·t² = j·t + Σ_{i>j} μ_i over all j,
     and no iteration is needed.
@@ -124,17 +132,22 @@ def critical_radius(spectrum, n=None):
     >>> round(radius.delta2, 4), radius.d_n
     (0.0155, 9)
     """
-    spectrum = _as_spectrum(spectrum)
-    n = spectrum.n if n is None else check_int(n, "n", minimum=1)
+    if n is not None:
+        check_int(n, "n", minimum=1)
+    spectrum = _as_spectrum(spectrum, n)
+    estimated = n is not None and n != spectrum.n
+    n = spectrum.n if n is None else n
     values, residual = spectrum.values, spectrum.residual
     low = _least_radius(values, 0.0, n)
     high = _least_radius(values, residual, n)
     d_low = min(1 + int(np.count_nonzero(values > high)), n)
+    if estimated:
+        return CriticalRadius(high, d_low, (np.nan, np.nan), (1, n))
     d_high = min(1 + _most_above(values, residual, low, n), n)
     return CriticalRadius(high, d_low, (low, high), (d_low, d_high))
 
 
-def _as_spectrum(spectrum):
+def _as_spectrum(spectrum, n):
     if isinstance(spectrum, Spectrum):
         return spectrum
     values = check_real_array(spectrum, "spectrum").astype(np.float64)
@@ -144,17 +157,25 @@ def _as_spectrum(spectrum):
         )
     if not np.isfinite(values).all():
         raise_not_finite(values, "spectrum")
-    if values.min() < -1e-10 * values.max():
+    n = len(values) if n is None else n
+    values = _in_order(values, "spectrum")
+    if np.count_nonzero(values) > n:
         raise ValueError(
-            f"spectrum must not be negative, got a minimum of {values.min():g}: are "
-            "these the eigenvalues of a positive semidefinite matrix?"
+            f"spectrum has {np.count_nonzero(values)} eigenvalues that are not 0, more "
+            f"than the n={n} points"
         )
-    return Spectrum(_in_order(values), 0.0, len(values))
+    return Spectrum(values, 0.0, n)
 
 
-def _in_order(values):
+def _in_order(values, name):
     """Eigenvalues decreasing; those that rounding made negative are 0."""
-    return np.maximum(np.sort(values)[::-1], 0.0)
+    values = np.sort(values)[::-1]
+    if values[-1] < -ROUNDING * np.abs(values).max():
+        raise ValueError(
+            f"{name} must be positive semidefinite, but has the eigenvalue "
+            f"{values[-1]:g}; the largest one is {values[0]:g}"
+        )
+    return np.maximum(values, 0.0)
 
 
 def _least_radius(values, extra, n):
@@ -222,7 +243,9 @@ def gram_spectrum(
     With features Z of a sketch, Z·Zᵀ ≼ K: its eigenvalues are lower bounds, and the
     trace of the difference, which is known exactly, says how far they are off in all.
     The features are computed in blocks of points and not kept; memory is that of a
-    few matrices of rows × rows, and time n·rows² for the last sketch.
+    few matrices of rows × rows.  Time is that of the features of all sketches,
+    n·20·rows values of the kernel and n·rows² multiplications each; the last one takes
+    most of it.
     """
     check_positive(rtol, "rtol")
     check_int(max_rows, "max_rows", minimum=1)
@@ -236,12 +259,16 @@ def gram_spectrum(
     options = dict(
         kernel=kernel, gamma=gamma, n_threads=n_threads, memory_limit=memory_limit
     )
-    key = philox_key(random_state)
-    seed = int(key[0])
+    seed = int(philox_key(random_state)[0])
     limit, s = min(max_rows, n), min(FIRST_ROWS, max_rows, n)
+    trace = None
     while True:
         sketch = PSparsified(s).draw(n, seed)
-        spectrum = _sketched_spectrum(FeatureMap(sketch=sketch, **options).fit(X), X)
+        feature_map = FeatureMap(sketch=sketch, **options).fit(X)
+        if trace is None:
+            diagonal = kernel_diagonal(feature_map.kernel_, X, np.arange(n))
+            trace = float(diagonal.mean())
+        spectrum = _sketched_spectrum(feature_map, X, trace)
         low, high = critical_radius(spectrum).delta2_bounds
         if high - low <= rtol * high:
             return spectrum
@@ -258,14 +285,31 @@ def gram_spectrum(
 
 def _exact_spectrum(X, kernel, n_threads):
     n = X.shape[0]
-    K = kernel_matmul(X, None, np.eye(n), kernel=kernel, n_threads=n_threads)
+    if isinstance(kernel, Precomputed):
+        K = _check_gram(X)
+    else:
+        K = kernel_matmul(X, None, np.eye(n), kernel=kernel, n_threads=n_threads)
     with single_threaded_blas():
         values, U = scipy.linalg.eigh((K + K.T) / (2 * n))
     U = U[:, ::-1]
-    return Spectrum(_in_order(values), 0.0, n, lambda indices, k: U[indices, :k])
+    values = _in_order(values, "K/n")
+    return Spectrum(values, 0.0, n, lambda indices, k: U[indices, :k])
 
 
-def _sketched_spectrum(feature_map, X):
+def _check_gram(K):
+    """K of a precomputed kernel."""
+    if K.shape[0] != K.shape[1]:
+        raise ValueError(
+            f"X must be a square Gram matrix for a precomputed kernel, got {K.shape}"
+        )
+    if not np.isfinite(K).all():
+        raise_not_finite(K, "X")
+    if np.abs(K - K.T).max() > ROUNDING * np.abs(K).max():
+        raise ValueError("X must be symmetric for a precomputed kernel")
+    return K
+
+
+def _sketched_spectrum(feature_map, X, trace):
     """From Z·Zᵀ/n, of which ZᵀZ/n has the same positive eigenvalues."""
     n = X.shape[0]
     n_threads, _ = feature_map._limits()
@@ -276,11 +320,10 @@ def _sketched_spectrum(feature_map, X):
     with single_threaded_blas():
         # row-major and upper is column-major and lower
         values, V = scipy.linalg.eigh(gram.T / n, lower=True)
-    values, V = _in_order(values), V[:, ::-1]
-    mean_diagonal = kernel_diagonal(feature_map.kernel_, X, np.arange(n)).mean()
+    values, V = _in_order(values, "Z·Zᵀ/n"), V[:, ::-1]
 
     def vectors(indices, k):
         Z = feature_map.transform(X[indices])
         return Z @ (V[:, :k] / np.sqrt(n * values[:k]))
 
-    return Spectrum(values, max(0.0, mean_diagonal - values.sum()), n, vectors)
+    return Spectrum(values, max(0.0, trace - values.sum()), n, vectors)
