@@ -15,10 +15,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from pskernels._random import philox_key
+from pskernels._threads import resolve_n_threads
 from pskernels._validation import check_int, check_points, check_positive, common_dtype
 from pskernels.choice import MAX_ROWS, ROW_ENTRIES, choose_sketch
 from pskernels.feature_map import BLOCK_POINTS, FeatureMap
-from pskernels.kernels import is_precomputed
+from pskernels.gram import DEFAULT_MEMORY_LIMIT, _prepare
+from pskernels.kernels import get_kernel, is_precomputed
 from pskernels.losses import get_loss
 from pskernels.sketches import PSparsified
 from pskernels.solvers import ConvergenceWarning, solve
@@ -160,7 +162,13 @@ def recommend(
         if y.ndim not in (1, 2) or len(y) != n:
             raise ValueError(f"y must have {n} rows, as X has, got shape {y.shape}")
     rng = np.random.default_rng(philox_key(random_state))
-    kernel = FeatureMap(kernel, gamma=gamma, random_state=0).fit(X).kernel_
+    kernel, _ = _prepare(
+        get_kernel(kernel, gamma),
+        X,
+        "X",
+        resolve_n_threads(n_threads),
+        DEFAULT_MEMORY_LIMIT,
+    )
 
     def make_map(sketch):
         return FeatureMap(kernel, sketch=sketch, n_threads=n_threads)
@@ -181,15 +189,7 @@ def recommend(
     p = getattr(chosen, "p", None)
     m = ROW_ENTRIES[0] if p is None else p * n
     s, limit = _largest(exceeded, most, m)
-    spectrum = _some_spectrum(X, kernel, rng, n_threads)
-    radius = critical_radius(spectrum, n)
-    if spectrum.values[0] <= radius.delta2:
-        warnings.warn(
-            f"no eigenvalue of K/n is above δ_n²={radius.delta2:.2g}: all points are "
-            "far from each other for this kernel; take a smaller gamma",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+    radius = _estimate_radius(X, kernel, rng, n_threads)
     if s < radius.d_n:
         warnings.warn(
             f"budget={budget!r} allows s={s} rows, fewer than the statistical "
@@ -231,11 +231,20 @@ def _largest(exceeded, most, m):
     return low, limit
 
 
-def _some_spectrum(X, kernel, rng, n_threads):
-    """Eigenvalues of K/n, estimated from some points."""
+def _estimate_radius(X, kernel, rng, n_threads):
+    """The critical radius of all points, from the eigenvalues of some."""
     n = X.shape[0]
     some = np.sort(rng.choice(n, min(n, SPECTRUM_POINTS), replace=False))
-    return gram_spectrum(X[some], kernel=kernel, exact=True, n_threads=n_threads)
+    spectrum = gram_spectrum(X[some], kernel=kernel, exact=True, n_threads=n_threads)
+    radius = critical_radius(spectrum, n)
+    if spectrum.values[0] <= radius.delta2:
+        warnings.warn(
+            f"no eigenvalue of K/n is above δ_n²={radius.delta2:.2g}: all points are "
+            "far from each other for this kernel; take a smaller gamma",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return radius
 
 
 def _parse_budget(budget):
@@ -295,8 +304,7 @@ def map_terms(n, s, m):
     return np.array(
         [
             1.0,
-            n * landmarks
-            + landmarks**2 / 2,  # values of the kernel, for S·K and S·K·Sᵀ
+            (n + landmarks / 2) * landmarks,  # values of the kernel: S·K, S·K·Sᵀ
             n * s * m,  # what they are multiplied with
             n * s**2,  # S·K times K̃_r
             s**3,  # eigenvectors of S·K·Sᵀ
