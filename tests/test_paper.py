@@ -16,7 +16,7 @@ sys.path.append(str(ROOT))  # behind the installed package
 pytest.importorskip("matplotlib")
 
 from bench.paper import __main__ as command  # noqa: E402
-from bench.paper import data, figure1, published, report, runs, table1, table2  # noqa: E402
+from bench.paper import aims, data, figure1, published, runs, table1, table2  # noqa: E402
 from bench.paper.runs import Row, Run, Unit  # noqa: E402
 
 
@@ -322,7 +322,7 @@ def test_order_is_checked(tmp_path):
             for k in range(2)
         )
     names = ("a", "b", "c")
-    text, reached, _, met = report.check_order(run, "k-huber", "proper", names, "SR")
+    text, reached, _, met = aims.check_order(run, "k-huber", "proper", names, "SR")
     assert (reached, met) == ("1", "**no**") and "c > b" in text
 
 

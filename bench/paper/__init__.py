@@ -7,6 +7,7 @@ figure1     the toy data: sketches of 40 to 140 rows, Huber and ε-insensitive l
 table1      joint quantile regression
 table2      multi-output ridge regression
 theory      critical radii, K-satisfiability, the best p
+aims        what was to be reached
 plots       PNG
 report      Markdown and CSV
 

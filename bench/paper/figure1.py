@@ -3,7 +3,8 @@
 protocol  as the paper's scripts: Adam, 25 epochs, a point a step; and for p-sparsified
           sketches what their slip of scale made of the settings: λ·p², learning rates
           divided by p, and eigenvalues of S·K·Sᵀ below 1e-8/p² left out
-proper    the same objective without these, to a certified gap of 1e-6
+proper    the same objective, λ·p² included, on all eigenvectors, to a certified gap of
+          1e-6
 tuned     gamma, λ and kappa or epsilon by folds, for p-SR at 30/n and s = 100, and used
           for all sketches; the folds look at squared errors
 
@@ -276,3 +277,14 @@ def run_tuned(run, name, s, replicate):
         models = {(case, "tuned"): timed(psk.solve, fitted.Z, y, **options)}
         rows += score(fitted, models, name, s, replicate)
     return rows
+
+
+def summarise(run, case, column, name, metric):
+    """(s, mean, standard deviation) over replicates."""
+    fields = dict(experiment="figure1", case=case, column=column, sketch=name)
+    groups = [run.values(s=s, metric=metric, **fields) for s in SIZES]
+    return (
+        np.array(SIZES),
+        np.array([values.mean() for values in groups]),
+        np.array([values.std() for values in groups]),
+    )

@@ -33,25 +33,14 @@ def _style(name):
     return dict(color=color, marker=marker, markersize=4, linewidth=1.3)
 
 
-def summarise(run, case, column, name, metric):
-    """(s, mean, standard deviation) over replicates."""
-    fields = dict(experiment="figure1", case=case, column=column, sketch=name)
-    groups = [run.values(s=s, metric=metric, **fields) for s in figure1.SIZES]
-    return (
-        np.array(figure1.SIZES),
-        np.array([values.mean() for values in groups]),
-        np.array([values.std() for values in groups]),
-    )
-
-
 def draw_figure1(run, case, plot, curves, path):
     """Error over s, time over s, and error over time, for each column."""
     names = (*figure1.PLOTS[plot], *figure1.OTHERS)
     figure, axes = plt.subplots(3, 3, figsize=(15, 13), sharex="col")
     for row, (column, title) in zip(axes, COLUMNS.items(), strict=True):
         for name in names:
-            s, mse, sd = summarise(run, case, column, name, "mse")
-            _, seconds, _ = summarise(run, case, column, name, "seconds")
+            s, mse, sd = figure1.summarise(run, case, column, name, "mse")
+            _, seconds, _ = figure1.summarise(run, case, column, name, "seconds")
             style = _style(name)
             row[0].plot(s, mse, label=name, **style)
             row[0].fill_between(s, mse - sd, mse + sd, color=style["color"], alpha=0.12)

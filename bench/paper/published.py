@@ -31,10 +31,15 @@ class Curve(NamedTuple):
 def curves():
     """{(quantity, loss, plot, sketch): Curve}, of paper_fig_curves.csv.
 
-    quantity is "mse" or "time", loss "k-huber" or "e-svr", plot "SR" or "SG".
+    quantity is "mse" or "time", loss "k-huber" or "e-svr", plot "SR" or "SG".  Empty
+    if there is no such file.
     """
     points = {}
-    with open(find("paper_fig_curves.csv"), newline="") as file:
+    try:
+        path = find("paper_fig_curves.csv")
+    except FileNotFoundError:
+        return {}
+    with open(path, newline="") as file:
         for row in csv.DictReader(file):
             key = (row["quantity"], row["loss"], row["plot"], row["sketch"])
             values = (int(row["s"]), float(row["mean"]), float(row["sd"]))
