@@ -136,12 +136,12 @@ def recommend(
     Notes
     -----
     It takes two seconds on a quiet machine, and more on a busy one, for fits to 2,048
-    and 8,192 of the points.  Predicted times are 0.7 to 1.5 times those that are measured
-    (`python bench/theory.py recommend`), which is why a fifth of a time budget is left
-    as a margin, and up to twice as long where the rank of the map is far below s, as it
-    can be in float32; the number of steps of a solver depends on alpha and on the data, and
-    is taken to be that of the short fits.  An estimator with kappa="auto" or
-    epsilon="auto" fits a second machine first.
+    and 8,192 of the points.  Predicted times are 0.7 to 1.5 times those that are
+    measured (`python bench/theory.py recommend`), which is why a fifth of a time budget
+    is left as a margin; they are up to twice as long where the rank of the map is far
+    below s, as it can be in float32.  The number of steps of a solver depends on alpha
+    and on the data, and is taken to be that of the short fits.  An estimator with
+    kappa="auto" or epsilon="auto" fits a second machine first.
 
     Examples
     --------
