@@ -74,6 +74,8 @@ PLOTS = {
 # Whose times are compared with scikit-learn's.
 TIMED = PLOTS["SR"][1:-1]
 TIMED_ROUNDS = 3
+# Seconds between jobs: BLAS workers of the one before spin for a while.
+PAUSE = 0.2
 # What the paper has in its scatter plots only.
 OTHERS = ("Accumulation", "CountSketch", "RFF")
 
@@ -225,7 +227,7 @@ def compare_times(s):
     least = dict.fromkeys(jobs, np.inf)
     for _ in range(TIMED_ROUNDS):
         for name, job in jobs.items():
-            time.sleep(0.05)  # BLAS workers of the job before may still spin
+            time.sleep(PAUSE)
             least[name] = min(least[name], timed(job)[0])
     errors = {
         name: psk.relative_mse(y_test, peer.predict(X_test))
