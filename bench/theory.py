@@ -7,7 +7,6 @@ What is aimed at stands in brackets.
 """
 
 import time
-import tracemalloc
 import warnings
 
 import numpy as np
@@ -16,6 +15,7 @@ from benchmarks.common import least
 
 import pskernels as psk
 from pskernels import theory
+from pskernels._bench import peak_bytes
 
 GAMMA = 0.1
 
@@ -24,16 +24,6 @@ def fit(X, y, advice, gamma, loss):
     sketch = psk.PSparsified(advice.s, advice.p)
     fm = psk.FeatureMap(gamma=gamma, sketch=sketch, random_state=0)
     return psk.solve(fm.fit_transform(X), y, loss=loss, alpha=0.1 / len(X))
-
-
-def peak(function, *arguments):
-    """Peak of the memory that a call allocates, in a run that is not timed."""
-    tracemalloc.start()
-    try:
-        function(*arguments)
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 def recommend(rounds):
@@ -68,7 +58,7 @@ def recommend(rounds):
                         continue
                 took = time.perf_counter() - start
                 seconds, _ = least(min(rounds, 3), fit, X, y, advice, gamma, loss)
-                n_bytes = peak(fit, X, y, advice, gamma, loss)
+                n_bytes = peak_bytes(fit, X, y, advice, gamma, loss)
                 print(
                     f"{name:<28}{budget:>7} {loss:<8} s={advice.s:<5}"
                     f"p·n={advice.p * len(X):<3.0f} predicted/measured: "

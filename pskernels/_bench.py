@@ -50,21 +50,21 @@ def sketch_with_k_formed(X, S, gamma):
     return SK @ S.T, SK
 
 
-def fastest(function):
+def fastest(function, *arguments, repeats=REPEATS, **options):
     """The result of a call, and the least time of a few: noise only adds."""
     seconds = []
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         start = time.perf_counter()
-        result = function()
+        result = function(*arguments, **options)
         seconds.append(time.perf_counter() - start)
     return result, min(seconds)
 
 
-def peak_bytes(function):
+def peak_bytes(function, *arguments):
     """Peak of the memory that a call allocates, in a run that is not timed."""
     tracemalloc.start()
     try:
-        function()
+        function(*arguments)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -1,5 +1,11 @@
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
+
+# for bench/, and last: pskernels must be the one that is installed
+sys.path.append(str(Path(__file__).parents[1]))
 
 # Relative error, in the Frobenius norm, against a float64 dense reference.
 TOLERANCE = {"float64": 1e-12, "float32": 2e-6}

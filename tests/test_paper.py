@@ -1,23 +1,14 @@
 """The reproduction of the paper: resuming, loaders, and a small run from end to end."""
 
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import pskernels as psk
-
-ROOT = Path(__file__).parent.parent
-if not (ROOT / "bench" / "paper").exists():
-    pytest.skip("bench/ is not beside the tests", allow_module_level=True)
-sys.path.append(str(ROOT))  # behind the installed package
-pytest.importorskip("matplotlib")
-
-from bench.paper import __main__ as command  # noqa: E402
-from bench.paper import aims, data, figure1, published, runs, table1, table2  # noqa: E402
-from bench.paper.runs import Row, Run, Unit  # noqa: E402
+from bench.paper import __main__ as command
+from bench.paper import aims, data, figure1, published, runs, table1, table2
+from bench.paper.runs import Row, Run, Unit
 
 
 def make_unit(name, calls):

@@ -1,14 +1,10 @@
 """The paper's curves behind ours, as PNG."""
 
-import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
 
-matplotlib.use("Agg")
-
-import numpy as np  # noqa: E402
-from matplotlib import pyplot as plt  # noqa: E402
-
-from bench.paper import figure1, theory  # noqa: E402
-from pskernels.theory import REGIMES, optimal_p  # noqa: E402
+from bench.paper import figure1, theory
+from pskernels.theory import REGIMES, optimal_p
 
 COLUMNS = {
     "protocol": "the paper's protocol",
@@ -36,7 +32,8 @@ def _style(name):
 def draw_figure1(run, case, plot, curves, path):
     """Error over s, time over s, and error over time, for each column."""
     names = (*figure1.PLOTS[plot], *figure1.OTHERS)
-    figure, axes = plt.subplots(3, 3, figsize=(15, 13), sharex="col")
+    figure = Figure(figsize=(15, 13))
+    axes = figure.subplots(3, 3, sharex="col")
     for row, (column, title) in zip(axes, COLUMNS.items(), strict=True):
         for name in names:
             s, mse, sd = figure1.summarise(run, case, column, name, "mse")
@@ -82,7 +79,8 @@ def draw_figure1(run, case, plot, curves, path):
 
 def draw_theory(run, path):
     """Regimes, K-satisfiability, and the best p."""
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(15, 4.2))
+    figure = Figure(figsize=(15, 4.2))
+    left, middle, right = figure.subplots(1, 3)
     sizes = np.array(theory.SIZES, dtype=float)
     for number, (name, regime) in enumerate(REGIMES.items()):
         fields = dict(experiment="theory", case=name, metric="delta2")
@@ -117,4 +115,3 @@ def draw_theory(run, path):
 def _save(figure, path):
     figure.tight_layout()
     figure.savefig(path, dpi=80)
-    plt.close(figure)

@@ -7,13 +7,13 @@ by bisection.
 """
 
 import re
-import time
 import warnings
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
+from pskernels._bench import fastest
 from pskernels._random import philox_key
 from pskernels._threads import resolve_n_threads
 from pskernels._validation import check_int, check_points, check_positive, common_dtype
@@ -346,13 +346,15 @@ def calibrate(X, y, make_map, loss, alpha, rng, n_threads=None):
         for s in sorted({min(s, n_points) for s in ROWS}):
             for m in ENTRIES:
                 sketch = PSparsified(s, min(1.0, m / n_points)).draw(n_points, rng)
-                seconds, Z = _least(make_map(sketch).fit_transform, rows)
+                Z, seconds = fastest(
+                    make_map(sketch).fit_transform, rows, repeats=REPEATS
+                )
                 maps.append((seconds, map_terms(n_points, s, m)))
             target = _make_target(Z, loss, rng) if y is None else y[:n_points]
             options = dict(loss=loss, alpha=alpha, n_threads=n_threads)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                seconds, _ = _least(solve, Z, target, **options)
+                _, seconds = fastest(solve, Z, target, repeats=REPEATS, **options)
             solves.append((seconds, solve_terms(n_points, s)))
     return CostModel(
         _fit_rates(maps), _fit_rates(solves), _row_values(X), common_dtype(X).itemsize
@@ -369,16 +371,6 @@ def _make_target(Z, loss, rng):
     signal = Z @ rng.normal(size=Z.shape[1])
     y = signal / (np.std(signal) or 1.0) + rng.normal(size=len(Z))
     return np.where(y > 0, 1.0, -1.0) if loss.margin is not None else y
-
-
-def _least(function, *arguments, **options):
-    """(least seconds, last result) of a few calls: noise only adds."""
-    times = []
-    for _ in range(REPEATS):
-        start = time.perf_counter()
-        result = function(*arguments, **options)
-        times.append(time.perf_counter() - start)
-    return min(times), result
 
 
 def _fit_rates(measured):
