@@ -560,7 +560,9 @@ def _sparse_tile(kernel, landmarks, points):
 
 
 def squared_norms(X):
-    """‖x‖² of each row of a sparse array."""
+    """‖x‖² of each point, dense or sparse, in float64."""
+    if not sp.issparse(X):
+        return np.einsum("ij,ij->i", X, X, dtype=np.float64)
     return X.multiply(X).sum(axis=1, dtype=np.float64)
 
 

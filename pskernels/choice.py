@@ -8,7 +8,6 @@ grow              rows are doubled until that stops paying; sketches keep the pr
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from pskernels import _engine
 from pskernels._products import matmul
@@ -115,17 +114,10 @@ def kernel_diagonal(kernel, X, indices):
     if isinstance(kernel, Precomputed):
         return X[indices, indices]
     if kernel.by_products:
-        squares = _squared_norms(X[indices])
+        squares = _engine.squared_norms(X[indices])
         return kernel.of_products(squares, squares, squares)
     blocks = np.array_split(indices, -(-len(indices) // DIAGONAL_BLOCK))
     return np.concatenate([_block_diagonal(kernel, X[block]) for block in blocks])
-
-
-def _squared_norms(X):
-    if sp.issparse(X):
-        return X.multiply(X).sum(axis=1).astype(np.float64)
-    X = X.astype(np.float64, copy=False)
-    return np.einsum("ij,ij->i", X, X)
 
 
 def _block_diagonal(kernel, X):

@@ -10,6 +10,7 @@ from test_memory import MB, peak_below
 
 import pskernels as psk
 from pskernels import _engine, choice
+from pskernels._validation import check_points
 from pskernels.estimators import (
     KernelSketch,
     SketchedKernelClassifier,
@@ -262,3 +263,19 @@ def test_gamma_by_folds(rng):
     assert both.fit(X, y).score(X, y) > 0.8
     with pytest.raises(ValueError, match="gamma must be a positive number, 'scale'"):
         KernelSketch(gamma="cv").fit(X)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize(
+    "kernel",
+    [psk.Polynomial(gamma=0.5, degree=2), psk.Linear(), psk.Cosine(), psk.Sobolev()],
+    ids=str,
+)
+def test_diagonal(kernel, sparse, rng):
+    """Against all of K; a point of zeros among them."""
+    X = rng.uniform(size=(40, 3))
+    X[2] = 0
+    expected = np.diag(psk.kernel_matmul(X, None, np.eye(40), kernel=kernel))
+    points = check_points(sp.csr_array(X), "X", accept_sparse=True) if sparse else X
+    diagonal = choice.kernel_diagonal(kernel, points, np.arange(40))
+    np.testing.assert_allclose(diagonal, expected, rtol=1e-12)
