@@ -17,7 +17,12 @@ import scipy.sparse as sp
 from pskernels import _gram
 from pskernels._progress import progress
 from pskernels._threads import single_threaded_blas
-from pskernels._validation import check_option, check_real_array, common_dtype
+from pskernels._validation import (
+    check_compressed,
+    check_option,
+    check_real_array,
+    common_dtype,
+)
 from pskernels.kernels import CallableKernel, Precomputed
 
 # A panel of K, ROW_TILE landmarks by 4 to 32 points, stays in the first-level
@@ -321,6 +326,27 @@ def _aligned_buffers(n_threads, size):
     return buffer[shift : shift + n_threads * size].reshape(n_threads, size)
 
 
+def _check_native(center, landmarks, points, weights):
+    """Check all that the engine takes on trust, whoever made it.
+
+    Sketches and fitted maps may come from files, and their arrays may be changed after
+    they were checked.
+    """
+    d = landmarks.d
+    if points.d != d or np.shape(center) != (d,) or center.dtype != np.float64:
+        raise ValueError(
+            f"landmarks have {d} features, points {points.d}, and the center must be a "
+            f"float64 array of as many numbers, got {center!r}"
+        )
+    if weights.shape != (weights.shape[0], landmarks.n) or 0 in weights.shape:
+        raise ValueError(
+            f"weights must have a column for each of {landmarks.n} landmarks, got "
+            f"shape {weights.shape}"
+        )
+    if sp.issparse(weights):
+        check_compressed(weights, "weights")
+
+
 class NativeTiles:
     """W · K(landmarks, points) for one block of landmarks, by the engine.
 
@@ -346,6 +372,7 @@ class NativeTiles:
             # of the largest one: distances, and with them their errors, only shrink
             kernel = replace(kernel, gamma=max(gammas))
             self._ratios = np.array(gammas) / kernel.gamma
+        _check_native(center, landmarks, points, weights)
         n_gammas = len(self._ratios)
         s = weights.shape[0]
         self.n, self.m = points.n, landmarks.n
@@ -619,6 +646,8 @@ def make_tiles(*, kernel, landmarks, points, center, dtype, n_threads, **options
 
 def fill_product(out, tiles, scale, label, verbose):
     """out = scale · W · K(landmarks, points)."""
+    if out.shape != (*tiles.shape, tiles.n):
+        raise ValueError(f"out must have shape {(*tiles.shape, tiles.n)}: {out.shape}")
     with progress(tiles.m * tiles.n, label, verbose) as report:
         _fill_columns(out, tiles, 0, tiles.n, tiles.m, scale, False, report)
     return out

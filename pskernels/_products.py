@@ -200,6 +200,8 @@ class RunningSum:
 
 def matmul(A, B, out, n_threads):
     """out = A @ B, rows of A shared among threads; A and B are C-contiguous."""
+    if A.shape[1] != B.shape[0] or out.shape != (A.shape[0], B.shape[1]):
+        raise ValueError(f"{A.shape} times {B.shape} does not make {out.shape}")
     step = max(_linear.MATMUL_ROWS, CALL_WORK // B.size)
     with single_threaded_blas():
         for start in range(0, len(A), step):

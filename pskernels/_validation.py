@@ -84,8 +84,42 @@ def check_real_array(array, name):
     return array
 
 
-def canonical_csr(X):
+def check_compressed(array, name):
+    """Check the parts of a CSR or CSC array, which compiled code goes by.
+
+    SciPy takes what it is given, and its own full check misses offsets that rise and
+    fall again.
+    """
+    n_major, n_minor = array.shape if array.format == "csr" else array.shape[::-1]
+    data, indices, indptr = array.data, array.indices, array.indptr
+    integers = indices.dtype.kind == indptr.dtype.kind == "i"
+    flat = data.ndim == indices.ndim == indptr.ndim == 1
+    if not (integers and flat and len(indptr) == n_major + 1):
+        raise ValueError(
+            f"{name} must have {n_major + 1} offsets (indptr), one-dimensional parts "
+            "and integers for indices"
+        )
+    n_entries = len(indices)
+    rising = indptr[0] == 0 and (indptr[1:] >= indptr[:-1]).all()
+    if not (rising and indptr[-1] == n_entries == len(data)):
+        raise ValueError(
+            f"the offsets (indptr) of {name} must rise from 0 to the number of its "
+            f"entries, {n_entries}"
+        )
+    if n_entries and not (indices.min() >= 0 and indices.max() < n_minor):
+        raise ValueError(
+            f"the indices of {name}, of shape {array.shape}, must be in [0, {n_minor}),"
+            f" got values from {indices.min()} to {indices.max()}"
+        )
+
+
+def canonical_csr(X, name):
     """A sparse array as `csr_array`, each place with one entry at most; X stays."""
+    if X.format in ("csr", "csc"):
+        if X.indptr.size and 0 <= X.indptr[-1] < len(X.data):  # room behind the entries
+            X = X.copy()
+            X.prune()
+        check_compressed(X, name)
     X = sp.csr_array(X)
     if not X.has_canonical_format:
         X = X.copy()
@@ -100,7 +134,7 @@ def check_points(X, name, accept_sparse=False):
     checked later, in the pass that computes the means of the columns.
     """
     if accept_sparse and sp.issparse(X):
-        X = canonical_csr(X)
+        X = canonical_csr(X, name)
         check_real_array(X.data, name)
     else:
         X = check_real_array(X, name)

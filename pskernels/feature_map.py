@@ -385,6 +385,29 @@ class FeatureMap(_KernelMap):
         self._center = center
         self._dtype = dtype
 
+    def check_learnt(self):
+        """Check that what was learnt fits together, for a map out of a file."""
+        self._limits()
+        s, m = self.sketch_.weights.shape
+        d = self.n_features_in_
+        shapes = {"whitening_": (s, self.rank_), "landmarks_": (m, d), "_center": (d,)}
+        if isinstance(self.kernel_, Precomputed):
+            shapes.update(landmarks_=None, _center=None)
+            d = self.sketch_.shape[1]
+        for name, shape in shapes.items():
+            found = getattr(getattr(self, name), "shape", None)
+            if found != shape:
+                raise ValueError(f"{name} must have the shape {shape}, got {found}")
+        if m == 0 or self.rank_ == 0 or self.n_features_in_ != d:
+            raise ValueError(
+                f"a map needs landmarks, features and {d} inputs, got {m}, "
+                f"{self.rank_} and {self.n_features_in_}"
+            )
+        if isinstance(getattr(self.kernel_, "gamma", None), str):
+            raise ValueError(f"the gamma of {self.kernel_} must be a number")
+        if not hasattr(self, "_dtype"):
+            raise ValueError("the type of features is missing")
+
     def _landmark_rows(self, X):
         """The landmarks, or their rows of K(landmarks, X) if it is precomputed."""
         if self.landmarks_ is None:

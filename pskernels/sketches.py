@@ -19,8 +19,10 @@ from pskernels import _sketch
 from pskernels._random import make_generator, philox_key
 from pskernels._threads import resolve_n_threads
 from pskernels._validation import (
+    check_compressed,
     check_int,
     check_option,
+    check_positive,
     check_probability,
     check_real_array,
 )
@@ -53,32 +55,27 @@ class Sketch:
     weights : scipy.sparse.csc_array or ndarray of float64, shape (s, m)
         S_SG, before scaling.
     scale : float
-        The factor that makes E[SᵀS] = I.
+        The factor that makes E[SᵀS] = I; 1 by default, for weights that have it.
     """
 
     shape: tuple
     indices: np.ndarray
     weights: np.ndarray
-    scale: float
+    scale: float = 1.0
 
     def __post_init__(self):
-        s, n = self.shape
-        indices = np.asarray(self.indices, np.int64)
-        if sp.issparse(self.weights):
-            weights = sp.csc_array(self.weights, dtype=np.float64)
-        else:
-            weights = np.asarray(self.weights, np.float64)
+        s, n = shape = _check_shape(self.shape)
+        indices = _check_landmarks(self.indices, n)
+        weights = _check_weights(self.weights)
         if weights.shape != (s, len(indices)):
             raise ValueError(
                 f"weights must have shape ({s}, {len(indices)}), a row for each row of "
                 f"S and a column for each index, got {weights.shape}"
             )
-        if len(indices) and (
-            indices[0] < 0 or indices[-1] >= n or not (np.diff(indices) > 0).all()
-        ):
-            raise ValueError(f"indices must increase and lie in [0, {n})")
+        object.__setattr__(self, "shape", shape)
         object.__setattr__(self, "indices", indices)
         object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "scale", check_positive(self.scale, "scale"))
 
     # NumPy leaves `array @ sketch` to us instead of treating us as a scalar.
     __array_ufunc__ = None
@@ -158,6 +155,46 @@ class _TransposedSketch:
 
     def __rmatmul__(self, A):
         return (self.T @ check_real_array(A, "A").T).T
+
+
+def _check_shape(shape):
+    """(s, n), both positive."""
+    if not isinstance(shape, tuple) or len(shape) != 2:
+        raise TypeError(f"shape must be a tuple (s, n), got {shape!r}")
+    return tuple(check_int(size, "shape", minimum=1) for size in shape)
+
+
+def _check_landmarks(indices, n):
+    """Increasing numbers of points, int64."""
+    indices = check_real_array(indices, "indices")
+    if indices.ndim != 1 or (indices.dtype.kind not in "iu" and len(indices)):
+        raise TypeError(
+            f"indices must be a 1-d array of integers, got shape {indices.shape}, "
+            f"dtype {indices.dtype}"
+        )
+    # compared before they are converted, which might wrap around
+    if len(indices) and not (
+        indices[0] >= 0 and indices[-1] < n and (indices[1:] > indices[:-1]).all()
+    ):
+        raise ValueError(f"indices must increase and lie in [0, {n})")
+    return indices.astype(np.int64, copy=False)
+
+
+def _check_weights(weights):
+    """S_SG, CSC or dense, of finite float64."""
+    if sp.issparse(weights):
+        if weights.format in ("csr", "csc"):
+            check_compressed(weights, "weights")
+        weights = sp.csc_array(weights, dtype=np.float64)
+        values = weights.data
+    else:
+        weights = check_real_array(weights, "weights").astype(np.float64, copy=False)
+        values = weights
+    if weights.ndim != 2 or not np.isfinite(values).all():
+        raise ValueError(
+            f"weights must be a matrix of finite numbers, got shape {weights.shape}"
+        )
+    return weights
 
 
 def _product_dtype(A):

@@ -461,3 +461,47 @@ def test_sketches_survive_pickling(distribution):
 def test_bad_parameters_are_named(make, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make()
+
+
+def bad_sketches():
+    values, rows = np.ones(3), np.array([0, 1, 2])
+    weights = sp.csc_array((values, rows, np.array([0, 1, 2, 3])), shape=(3, 3))
+    outside = weights.copy()
+    outside.indices = np.array([0, 1, 10**6], dtype=np.int32)
+    falling = weights.copy()
+    falling.indptr = np.array([0, 2**30, 2**30, -1], dtype=np.int32)
+    good = [1, 5, 7]
+    return [
+        ((3, 400), good, outside, "indices of weights.*got values from 0 to 1000000"),
+        ((3, 400), good, falling, "offsets"),
+        ((3, 400), good, np.full((3, 3), np.nan), "finite"),
+        ((3, 400), good, np.ones((3, 2)), r"weights must have shape \(3, 3\)"),
+        ((3, 400), [5, 1, 7], weights, "increase"),
+        ((3, 400), [1, 5, 400], weights, "increase and lie in"),
+        ((3, 400), [-1, 5, 7], weights, "increase and lie in"),
+        ((3, 400), np.array([1, 5, 2**64 - 1], np.uint64), weights, "lie in"),
+        ((3, 400), [1.0, 5.0, 7.0], weights, "1-d array of integers"),
+        ((3.0, 400), good, weights, "shape must be an integer"),
+        (3, good, weights, "shape must be a tuple"),
+    ]
+
+
+@pytest.mark.parametrize("shape, indices, weights, match", bad_sketches())
+def test_a_sketch_that_compiled_code_could_not_trust(shape, indices, weights, match):
+    with pytest.raises((ValueError, TypeError), match=match):
+        psk.Sketch(shape, indices, weights)
+
+
+def test_a_sketch_that_was_changed_after_it_was_checked(rng):
+    X = rng.normal(size=(400, 2))
+    sketch = psk.PSparsified(3, 0.05).draw(400, random_state=0)
+    sketch.weights.indices[0] = 10**6
+    with pytest.raises(ValueError, match="indices of weights"):
+        psk.sketch_gram(X, sketch=sketch)
+    feature_map = psk.FeatureMap(gamma=0.5, random_state=0).fit(X)
+    feature_map._center = feature_map._center[:1]
+    with pytest.raises(ValueError, match="center"):
+        feature_map.predict(X, np.ones(feature_map.rank_))
+    feature_map.fit(X).whitening_ = np.ones((3, feature_map.rank_))
+    with pytest.raises(ValueError, match="does not make"):
+        feature_map.transform(X)

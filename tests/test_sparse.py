@@ -153,3 +153,25 @@ def test_what_is_wrong_is_named():
         psk.FeatureMap().fit(X)
     with pytest.raises(ValueError, match="minimum of -1"):
         psk.sketch_gram(sp.csr_array(-np.eye(60, FEW)), 5, 0.5, kernel="sobolev")
+
+
+@pytest.mark.parametrize("change", ["index", "offset", "negative"])
+def test_sparse_points_with_wrong_parts_are_refused(change, rng):
+    X = sp.random_array((300, 20), density=0.2, rng=rng, format="csr")
+    if change == "offset":
+        X.indptr[1:-1] = 2**30
+    else:
+        X.indices[5] = 10**6 if change == "index" else -1
+    with pytest.raises(ValueError, match="of X"):
+        psk.sketch_gram(X, 10, 0.1, gamma=1.0)
+
+
+def test_room_behind_the_entries_does_not_count(rng):
+    X = sp.random_array((300, 20), density=0.2, rng=rng, format="csr")
+    roomy = X.copy()
+    roomy.data = np.append(X.data, [np.nan, 1.0])
+    roomy.indices = np.append(X.indices, [0, 10**6]).astype(X.indices.dtype)
+    expected = psk.sketch_gram(X, 10, 0.1, random_state=0)
+    result = psk.sketch_gram(roomy, 10, 0.1, random_state=0)
+    np.testing.assert_array_equal(result.SK, expected.SK)
+    assert len(roomy.data) == len(X.data) + 2

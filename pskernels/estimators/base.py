@@ -63,6 +63,19 @@ GROWTH_ARRAYS = 5
 MAX_HELD_OUT = 5000
 
 
+# Attributes of every fitted machine that reports and plots read.
+LEARNT_BY_ALL = (
+    "_made_with",
+    "loss_",
+    "alpha_",
+    "n_iter_",
+    "dual_gap_",
+    "objective_",
+    "converged_",
+    "history_",
+)
+
+
 class SketchedEstimator(BaseEstimator):
     """Parameters kernel, gamma, sketch, n_components and p, and the map they make."""
 
@@ -96,7 +109,7 @@ class SketchedEstimator(BaseEstimator):
             ) from None
         points, *y = checked if isinstance(checked, tuple) else (checked,)
         if sp.issparse(points):
-            points = canonical_csr(points)
+            points = canonical_csr(points, "X")
         return (points, *y) if y else points
 
     def _warn_if_unscaled(self, X):
@@ -268,6 +281,19 @@ class SketchedEstimator(BaseEstimator):
             )
         return model
 
+    def check_learnt(self):
+        """Check that what was learnt fits together, for an estimator out of a file."""
+        if self.n_features_in_ != self.feature_map_.n_features_in_:
+            raise ValueError(
+                f"{self.n_features_in_} features do not fit a map of "
+                f"{self.feature_map_.n_features_in_}"
+            )
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None and len(names) != self.n_features_in_:
+            raise ValueError(f"{self.n_features_in_} features, but {len(names)} names")
+        if self._is_precomputed() != is_precomputed(self.kernel_):
+            raise ValueError(f"kernel={self.kernel!r}, but the map has {self.kernel_}")
+
     @property
     def _of_map(self):
         check_is_fitted(self)
@@ -308,7 +334,7 @@ class SketchedMachine(SketchedEstimator):
 
     A family of machines adds `_encode`, which turns y into the targets of `solve`, and
     `_problem`, which makes a loss and an output matrix out of the parameters, and knows
-    where to start, or None.
+    where to start, or None; and `_decision_shape`, that of what a point gets.
     """
 
     def fit(self, X, y, sample_weight=None):
@@ -349,7 +375,7 @@ class SketchedMachine(SketchedEstimator):
         else:
             feature_map = self.feature_map_
             Z = feature_map.transform(X)
-            if np.shape(start[0])[1:] != self._output_shape(y):
+            if np.shape(start[0])[1:] != self._decision_shape():
                 start = None  # of other outputs, levels or classes
         (result,) = self._solve(Z, y, balanced, [self.alpha], start=start)
         self._keep(feature_map, result)
@@ -392,10 +418,6 @@ class SketchedMachine(SketchedEstimator):
         """What another map is made of."""
         names = ("kernel", "gamma", "sketch", "n_components", "p", "rtol")
         return {name: getattr(self, name) for name in names}
-
-    def _output_shape(self, y):
-        """The shape of the decisions of a point."""
-        return y.shape[1:]
 
     def _solve(self, Z, y, weight, alphas, *, start=None, warm=False):
         """A result for each alpha, on features."""
@@ -470,6 +492,22 @@ class SketchedMachine(SketchedEstimator):
         self.objective_ = result.objective
         self.converged_ = result.converged
         self.history_ = result.history
+
+    def check_learnt(self):
+        super().check_learnt()
+        shape = self._decision_shape()
+        m, r = len(self.sketch_.indices), self.feature_map_.rank_
+        for name, expected in {
+            "coef_": (r, *shape),
+            "dual_coef_": (m, *shape),
+            "intercept_": shape,
+        }.items():
+            found = np.shape(getattr(self, name))
+            if found != expected:
+                raise ValueError(f"{name} must have the shape {expected}, got {found}")
+        missing = [name for name in LEARNT_BY_ALL if not hasattr(self, name)]
+        if missing:
+            raise ValueError(f"{missing[0]} is missing")
 
     def _decide(self, X):
         """Z @ coef_ + intercept_ of new points."""

@@ -199,5 +199,14 @@ n_features_in_, feature_names_in_
             return 2.0 * codes - 1.0
         return np.where(codes[:, None] == np.arange(n_classes), 1.0, -1.0)
 
+    def check_learnt(self):
+        super().check_learnt()
+        if len(self.classes_) < 2:
+            raise ValueError(f"two classes or more are needed, got {self.classes_}")
+
+    def _decision_shape(self):
+        n_classes = len(self.classes_)
+        return (n_classes,) if n_classes > 2 else ()
+
     def _problem(self, Z, y, options):
         return get_loss(check_option(self.loss, "loss", LOSSES)), None, None

@@ -188,7 +188,13 @@ n_features_in_, feature_names_in_
         self._sorts = self.noncrossing == "sort"
         return y
 
-    def _output_shape(self, y):
+    def check_learnt(self):
+        super().check_learnt()
+        check_quantiles(self.quantiles_)
+        if not (hasattr(self, "_sorts") and hasattr(self, "_one_level")):
+            raise ValueError("_sorts or _one_level is missing")
+
+    def _decision_shape(self):
         n_levels = len(self.quantiles_)
         return (n_levels,) if n_levels > 1 else ()
 

@@ -194,6 +194,9 @@ random_state, verbose
         self._y_shape = y.shape[1:]
         return y[:, 0] if y.shape[1:] == (1,) else y
 
+    def _decision_shape(self):
+        return () if self._y_shape == (1,) else self._y_shape
+
     def _alpha_unit(self, y, weight):
         # the others square small errors, as the penalty does the function
         return 1.0 if self.loss in ("huber", "squared") else scale_of(y, weight)

@@ -9,20 +9,32 @@ nodes; "objects" is an array of objects, "masked" one with a mask; "sparse" has 
 parts of a CSR or CSC array; "float" is inf, -inf or nan; "dtype" a type of numbers;
 "object" is an instance of one of `CLASSES`, with its attributes.
 
-Loading makes nothing but these: it never executes code that the file names.
+Loading makes nothing but these: it never executes code that the file names.  A file
+may be damaged or made to do harm, so nothing is believed before it is checked: members
+are stored as they are, and together no larger than the file; each array is used once
+and has the size that its header says; what was learnt has known names, the right types,
+and shapes that fit together (`check_learnt` of the classes).
 """
 
 import dataclasses
+import inspect
+import io
 import json
 import math
 import os
+import re
+import secrets
 import warnings
 import zipfile
+from numbers import Integral, Real
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import scipy.sparse as sp
 
 from pskernels import choice, feature_map, kernels, losses, sketches, solvers
+from pskernels._validation import check_compressed
 
 FORMAT = "pskernels"
 VERSION = 1
@@ -66,6 +78,15 @@ CLASSES = {
 # What no prediction needs: what cannot be written of it is left out.
 NOT_NEEDED = ("random_state", "cv", "scoring", "_metadata_request")
 
+# Types of numbers, text and times, as `np.dtype.str` writes them.
+DTYPE = re.compile(r"[<>|][biufcSUmM][1-9]\d{0,8}(\[\w{1,12}\])?")
+# The header of an array, as `np.lib.format` writes it.
+NPY_HEADER = re.compile(
+    r"{'descr': '([^']*)', 'fortran_order': (True|False), "
+    r"'shape': \(((?:\d{1,18}(?:, |,(?=\))|(?=\))))*)\), } *\n"
+)
+NPY_MAGIC = b"\x93NUMPY\x01\x00"
+
 
 def register(cls):
     """Let an estimator of this package be saved, and made by `load`."""
@@ -74,7 +95,7 @@ def register(cls):
 
 
 def save(model, path):
-    """Write a model to a file, exactly at `path`."""
+    """Write a model to a file, exactly at `path`: all of it, or nothing."""
     arrays = {}
     header = {
         "format": FORMAT,
@@ -83,14 +104,30 @@ def save(model, path):
         "model": _encode(model, arrays, type(model).__name__),
     }
     text = json.dumps(header, allow_nan=False).encode()
-    unfinished = f"{os.fspath(path)}.{os.getpid()}.part"
+    path = os.path.realpath(path)  # a link stays one
+    unfinished = f"{path}.{secrets.token_hex(4)}.part"
     try:
-        with open(unfinished, "wb") as file:
+        with open(unfinished, "xb") as file:
             np.savez(file, header=np.frombuffer(text, np.uint8), **arrays)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(unfinished, path)
     finally:
         if os.path.exists(unfinished):
             os.remove(unfinished)
+    _sync_folder(os.path.dirname(path))
+
+
+def _sync_folder(folder):
+    """Write the new name to the disk, where folders can be opened."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def load(path):
@@ -104,27 +141,71 @@ def load(path):
     -------
     The estimator.  Its predictions are those of the one that was saved, to the last
     bit.
+
+    Raises
+    ------
+    ValueError
+        If the file is not a model, or is damaged; the message has the reason.  A file
+        never executes code, and takes a small multiple of its size in memory.
     """
+    data = Path(path).read_bytes()
     try:
-        archive = np.load(path, allow_pickle=False)
-    except (ValueError, zipfile.BadZipFile, EOFError):
-        raise ValueError(f"{path} is not a model of pskernels") from None
-    if not hasattr(archive, "files") or "header" not in archive.files:
-        raise ValueError(f"{path} is not a model of pskernels: it has no header")
-    with archive:
-        header = json.loads(archive["header"].tobytes())
-        if header.get("format") != FORMAT:
-            raise ValueError(f"{path} is not a model of pskernels, but {header}")
+        return _read_model(data)
+    except Exception as error:  # whatever a damaged file provokes
+        reason = str(error) or type(error).__name__
+        raise ValueError(f"{path} is not a model of pskernels: {reason}") from error
+
+
+def _read_model(data):
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        arrays = _Arrays(archive, len(data))
+        header = json.loads(arrays.take("header").tobytes())
+        if not isinstance(header, dict) or header.get("format") != FORMAT:
+            raise ValueError("its header is of another format")
         if header.get("version") != VERSION:
             raise ValueError(
-                f"{path} has version {header.get('version')} of the format (written by "
+                f"it has version {header.get('version')} of the format (written by "
                 f"pskernels {header.get('library')}), but pskernels "
                 f"{_library_version()} reads version {VERSION}"
             )
-        try:
-            return _decode(header["model"], archive)
-        except (KeyError, TypeError, AttributeError, IndexError) as error:
-            raise ValueError(f"{path} is damaged: {error!r}") from error
+        model = _decode(header["model"], arrays)
+    if not hasattr(model, "save"):
+        raise ValueError(f"it holds a {type(model).__name__}, which is no estimator")
+    return model
+
+
+class _Arrays:
+    """The arrays of an archive, each of which can be taken once."""
+
+    def __init__(self, archive, size):
+        self._archive = archive
+        self._members = {info.filename: info for info in archive.infolist()}
+        stored = all(
+            info.compress_type == zipfile.ZIP_STORED for info in archive.infolist()
+        )
+        if not stored or sum(info.file_size for info in archive.infolist()) > size:
+            raise ValueError("its members are compressed, or larger than the file")
+
+    def take(self, name):
+        """An array of its own memory."""
+        member = self._members.pop(f"{name}.npy", None)
+        if member is None:
+            raise ValueError(f"the array {name!r} is missing, or named twice")
+        data = self._archive.read(member)
+        start = 10 + int.from_bytes(data[8:10], "little")
+        text = data[10:start].decode("latin-1")
+        header = NPY_HEADER.fullmatch(text)
+        if not data.startswith(NPY_MAGIC) or header is None:
+            raise ValueError(f"{name} is no array of numbers, text or times: {text!r}")
+        descr, fortran_order, sizes = header.groups()
+        dtype = _decode_dtype(descr)
+        shape = tuple(int(size) for size in sizes.split(",") if size.strip())
+        if dtype.itemsize * math.prod(shape) != len(data) - start:
+            raise ValueError(f"{name} has not the size of {dtype} of shape {shape}")
+        if dtype == bool and max(data[start:], default=0) > 1:
+            raise ValueError(f"{name} has truth values beside 0 and 1")
+        order = "F" if fortran_order == "True" else "C"
+        return np.ndarray(shape, dtype, data, start, order=order).copy(order="K")
 
 
 def _library_version():
@@ -211,34 +292,29 @@ def _encode_object(value, arrays, name):
     return {"$": "object", "class": type(value).__name__, "state": nodes}
 
 
-def _decode(node, archive):
+def _decode(node, arrays):
     """The value of a node."""
-    if not isinstance(node, dict):
+    if not isinstance(node, (dict, list)):
         return node
     kind = node["$"]
     if kind == "float":
-        return float(node["value"])
+        return {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}[node["value"]]
     if kind == "dtype":
-        return np.dtype(str(node["value"]))
+        return _decode_dtype(node["value"])
     if kind == "scalar":
-        return archive[node["name"]][()]
+        return arrays.take(node["name"])[()]
     if kind == "array":
-        return archive[node["name"]]
+        return arrays.take(node["name"])
     if kind == "masked":
-        data, mask = (_decode(node[part], archive) for part in ("data", "mask"))
+        data, mask = (_decode(node[part], arrays) for part in ("data", "mask"))
         return np.ma.MaskedArray(data, mask)
     if kind == "sparse":
-        make = {"csr": sp.csr_array, "csc": sp.csc_array}[node["format"]]
-        parts = tuple(archive[node[part]] for part in ("data", "indices", "indptr"))
-        array = make(parts, shape=tuple(node["shape"]))
-        array.check_format(full_check=True)
-        return array
+        return _decode_sparse(node, arrays)
     if kind == "object":
-        return _decode_object(node, archive)
+        return _decode_object(node, arrays)
     if kind == "dict":
-        items = node["items"]
-        return {_decode(k, archive): _decode(v, archive) for k, v in items}
-    items = [_decode(item, archive) for item in node["items"]]
+        return {_decode(k, arrays): _decode(v, arrays) for k, v in node["items"]}
+    items = [_decode(item, arrays) for item in node["items"]]
     if kind == "objects":
         values = np.empty(len(items), dtype=object)
         values[:] = items
@@ -246,38 +322,128 @@ def _decode(node, archive):
     return {"list": list, "tuple": tuple}[kind](items)
 
 
-def _decode_object(node, archive):
+def _decode_dtype(text):
+    if not DTYPE.fullmatch(text):
+        raise ValueError(f"{text!r} is no type of numbers, text or times")
+    return np.dtype(text)
+
+
+def _decode_sparse(node, arrays):
+    make = {"csr": sp.csr_array, "csc": sp.csc_array}[node["format"]]
+    names = ("data", "indices", "indptr")
+    parts = {name: arrays.take(node[name]) for name in names}
+    shape = tuple(node["shape"])
+    if len(shape) != 2 or not all(map(_is_integer, shape)):
+        raise ValueError(f"a sparse array must not have the shape {shape}")
+    # before SciPy sees them: it reads parts that it has not checked
+    array = SimpleNamespace(format=node["format"], shape=shape, **parts)
+    check_compressed(array, "a sparse array")
+    if not _is_numbers(parts["data"]):
+        raise ValueError("a sparse array must hold finite numbers")
+    return make(tuple(parts.values()), shape=shape)
+
+
+def _decode_object(node, arrays):
     if node["class"] not in CLASSES:
         raise ValueError(f"a file must not make a {node['class']}")
     cls = CLASSES[node["class"]]
-    state = {key: _decode(item, archive) for key, item in node["state"].items()}
+    state = {key: _decode(item, arrays) for key, item in node["state"].items()}
     if cls is sketches.Gaussian:
         return cls(state["s"])
-    if issubclass(cls, tuple) or dataclasses.is_dataclass(cls):
+    if dataclasses.is_dataclass(cls):
         return cls(**state)  # which checks it
-    value = object.__new__(cls)
-    vars(value).update(state)
-    if cls is feature_map.FeatureMap and hasattr(value, "rank_"):
-        _check_map(value)
+    if issubclass(cls, tuple):
+        if not all(isinstance(number, Real) for number in state.values()):
+            raise ValueError(f"{cls.__name__} must hold numbers, got {state}")
+        return cls(**state)
+    value = cls(**{name: state.pop(name) for name in inspect.signature(cls).parameters})
+    state.pop("_metadata_request", None)
+    if state:
+        for name, item in state.items():
+            if name not in LEARNT or not LEARNT[name](item):
+                raise ValueError(f"{cls.__name__}.{name} must not be {item!r:.200}")
+        vars(value).update(state)
+        value.check_learnt()
     return value
 
 
-def _check_map(value):
-    """Compiled code relies on the shapes and types of a map."""
-    s, m = value.sketch_.weights.shape
-    landmarks = value.landmarks_
-    shapes = {
-        "whitening_": (value.whitening_, (s, value.rank_)),
-        "landmarks_": (landmarks, (m, value.n_features_in_)),
-        "_center": (value._center, (value.n_features_in_,)),
-    }
-    for name, (array, shape) in shapes.items():
-        if array is not None and (
-            array.shape != shape or array.dtype.kind not in "biuf"
-        ):
-            raise ValueError(
-                f"{name} must be numbers of shape {shape}, got {array.dtype} of shape "
-                f"{array.shape}"
-            )
-    if value._dtype not in (np.float32, np.float64) or value.whitening_.dtype != float:
-        raise ValueError(f"types must be floating, got {value._dtype}")
+def _is_integer(value):
+    return isinstance(value, Integral) and value >= 0
+
+
+def _is_finite(value):
+    return isinstance(value, Real) and math.isfinite(value)
+
+
+def _is_number(value):
+    return isinstance(value, Real)
+
+
+def _is_array(value):
+    return isinstance(value, np.ndarray) and value.ndim == 1 and len(value) > 0
+
+
+def _is_numbers(values):
+    return values.dtype.kind in "biuf" and np.isfinite(values).all()
+
+
+def _is_matrix(value):
+    """Finite float64, dense, of one or two dimensions."""
+    dense = isinstance(value, np.ndarray) and value.ndim in (1, 2)
+    return dense and value.dtype == np.float64 and _is_numbers(value)
+
+
+def _is_points(value):
+    """Finite numbers in rows, dense or sparse; None where K is precomputed."""
+    if value is None or sp.issparse(value):  # whose numbers are finite
+        return True
+    return isinstance(value, np.ndarray) and value.ndim == 2 and _is_numbers(value)
+
+
+def _is_a(*classes):
+    return lambda value: isinstance(value, classes)
+
+
+def _list_of(test, kind=list):
+    return lambda value: isinstance(value, kind) and all(map(test, value))
+
+
+# What a fit learns, and what it may be.
+LEARNT = {
+    # maps
+    "kernel_": _is_a(kernels.Kernel),
+    "sketch_": _is_a(sketches.Sketch),
+    "landmarks_": _is_points,
+    "whitening_": _is_matrix,
+    "rank_": _is_integer,
+    "_center": lambda value: value is None or _is_matrix(value),
+    "_dtype": lambda value: value in (np.dtype(np.float32), np.dtype(np.float64)),
+    # estimators
+    "n_features_in_": _is_integer,
+    "feature_names_in_": _is_array,
+    "feature_map_": _is_a(feature_map.FeatureMap),
+    "growth_": _list_of(_is_a(choice.Growth)),
+    # machines
+    "_made_with": _is_a(dict),
+    "loss_": _is_a(losses.Loss),
+    "coef_": _is_matrix,
+    "dual_coef_": _is_matrix,
+    "intercept_": lambda value: _is_finite(value) or _is_matrix(value),
+    "alpha_": _is_finite,
+    "n_iter_": _is_integer,
+    "dual_gap_": _is_number,
+    "objective_": _is_number,
+    "converged_": _is_a(bool),
+    "history_": _list_of(_is_a(solvers.Iteration)),
+    "_y_shape": _list_of(_is_integer, tuple),
+    "quantiles_": _list_of(_is_finite, tuple),
+    "_one_level": _is_a(bool),
+    "_sorts": _is_a(bool),
+    "classes_": _is_array,
+    # searches
+    "cv_results_": _is_a(dict),
+    "n_splits_": _is_integer,
+    "best_index_": _is_integer,
+    "best_params_": _is_a(dict),
+    "best_score_": _is_number,
+}
