@@ -5,10 +5,14 @@ output is an array of shape (outputs, n), and coefficients are (outputs, r).  Ca
 keep BLAS to one thread (`single_threaded_blas`): the threads here are ours.
 """
 
+from functools import cached_property
+
 import numpy as np
 
 from pskernels import _linear
 from pskernels._threads import ThreadChoice, single_threaded_blas, threads_for
+
+EPS = float(np.finfo(np.float64).eps)
 
 # Sums over rows are kept for each group of rows.  How many groups there are must
 # not depend on the number of threads, or the last bits would.
@@ -32,6 +36,10 @@ CALL_WORK = 2**32
 CALL_ROWS = 2**12
 
 
+# Columns this many times farther from 0 than they are wide lose too many digits.
+FAR = 1e3
+
+
 class Features:
     """Z, of shape (n, r), with the products that solvers need.
 
@@ -39,11 +47,14 @@ class Features:
     ----------
     Z : C-contiguous array of float32 or float64
     n_threads : int
+    origin : array of shape (r,), optional
+        What was subtracted from the rows of Z.
     """
 
-    def __init__(self, Z, n_threads):
+    def __init__(self, Z, n_threads, origin=None):
         self.Z = Z
         self.n, self.r = Z.shape
+        self.origin = origin
         self._passes = ThreadChoice(threads_for(Z.size, PASS_GRAIN, n_threads))
         self.n_threads = n_threads
         self._outputs = ThreadChoice(n_threads)
@@ -52,6 +63,53 @@ class Features:
         self._partial = np.empty((n_groups, self.r + 1))
         n_tiles = -(-self.r // _linear.GRAM_TILE)
         self._gram_tasks = n_tiles * (n_tiles + 1) // 2
+
+    @cached_property
+    def _column_range(self):
+        """Sums, minima and maxima of the columns."""
+        partial = np.zeros((len(self._partial), 3, self.r))
+        partial[:, 1], partial[:, 2] = np.inf, -np.inf
+        self._passes.run(lambda k: _linear.column_range(self.Z, partial, k), self.n)
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = partial[:, 0].sum(axis=0)
+        return total, partial[:, 1].min(axis=0), partial[:, 2].max(axis=0)
+
+    def is_finite(self):
+        """Whether all numbers are finite, and can be summed."""
+        return np.isfinite(self._column_range[0]).all()
+
+    @cached_property
+    def largest(self):
+        """The largest |z| of each column."""
+        _, low, high = self._column_range
+        return np.maximum(np.abs(low), np.abs(high))
+
+    @property
+    def sum_error(self):
+        """A bound on the error of a sum over all rows, relative to that of the sizes.
+
+        The rows of a group are added up one after the other, and then the groups.
+        """
+        n_groups = len(self._partial)
+        return EPS / 2 * (self.n // min(MIN_GROUPS, n_groups) + n_groups + 4)
+
+    def near_zero(self):
+        """The same features around an origin amid the columns that are far from 0.
+
+        With an intercept that is the same machine, but for the rounding of products:
+        the differences themselves are exact.  A copy is made only if it is needed.
+        """
+        _, low, high = self._column_range
+        far = self.largest > FAR * (high - low)
+        if not far.any():
+            return self
+        middle = (low / 2 + high / 2).astype(self.Z.dtype)
+        origin = np.where(far, middle, self.Z.dtype.type(0))
+        return Features(self.Z - origin, self.n_threads, origin.astype(np.float64))
+
+    def moved(self, coef):
+        """What the origin adds to predictions: origin @ coef."""
+        return 0.0 if self.origin is None else self.origin @ coef
 
     def dot(self, V, out=None):
         """V @ Z.T, for one row or several of V."""
@@ -62,6 +120,17 @@ class Features:
             self._passes.run(lambda k: _linear.dot(self.Z, V[0], out[0], k), self.n)
         else:
             self._dot_outputs(V, out)
+        return out
+
+    def exact_residuals(self, v, intercept, y):
+        """Z @ v + intercept - y, as if in twice the digits and rounded once.
+
+        The intercept is a pair of numbers, to be added up.
+        """
+        out = np.empty(self.n)
+        self._passes.run(
+            lambda k: _linear.exact_residuals(self.Z, v, *intercept, y, out, k), self.n
+        )
         return out
 
     def t_dot(self, X):

@@ -434,6 +434,10 @@ class WeightedLoss:
         self.losses = [loss] if self.radial else loss.of_outputs(len(y))
         self.numbers = np.array([one.native for one in self.losses])
         n_chunks = -(-y.shape[1] // _losses.CHUNK_POINTS)
+        # a bound on the error of a sum, relative to that of the sizes: chunks are summed
+        # in two numbers or more at a time
+        chunk = min(y.shape[1], _losses.CHUNK_POINTS)
+        self.sum_error = EPS / 2 * (chunk // 2 + n_chunks + 4)
         self._set_sums(np.empty((len(self.losses), n_chunks, 2)))
         self._counts = np.empty((len(self.losses), n_chunks), np.intp)
 
@@ -562,6 +566,7 @@ class WeightedLoss:
         other = object.__new__(WeightedLoss)
         other.__dict__.update(
             loss=self.losses[j],
+            sum_error=self.sum_error,
             losses=self.losses[j : j + 1],
             n_threads=self.n_threads,
             y=self.y[j : j + 1],
@@ -577,20 +582,26 @@ class WeightedLoss:
         self._sums = sums  # of every output and chunk of points
         self._pairs = sums.reshape(-1, 2)
 
-    def rounding(self, e, shift):
-        """How much the loss can rise by what rounding e and y + shift may cost."""
+    def rounding(self, e, zeta, error, exact=False):
+        """What rounding may hide of the excess of `fenchel_young`, and Σ weight·|e·ζ|.
+
+        `error` (d,) is what the residuals of every output may be wrong by, beside
+        their own rounding, and that of the targets unless they are `exact`.
+        """
         _losses.rounding(
             e,
+            zeta,
             self.y,
-            shift,
+            error,
             self.weight,
             self._sums,
             self.numbers,
             self.radial,
             EPS,
+            float(not exact),
             self.n_threads,
         )
-        return self._sums[:, :, 0].sum()
+        return self._pairs.sum(axis=0)
 
     def constant_minimisers(self):
         """For each output by itself, the constant that minimises its loss."""

@@ -270,6 +270,14 @@ class Outputs:
         """V Λ^(1/2) · values, from (k, …) to (d, …)."""
         return values if self.mix is None else self.mix @ values
 
+    def mixed_sizes(self, sizes):
+        """A bound on |mixed(values)|, for values whose sizes are given."""
+        return sizes if self.mix is None else np.abs(self.mix) @ sizes
+
+    def pulled_sizes(self, sizes):
+        """The same for the adjoint, from (d,) to (k,)."""
+        return sizes if self.mix is None else np.abs(self.mix).T @ sizes
+
     def predictions(self, features, theta, out=None):
         """V Λ^(1/2) Θ Zᵀ, of shape (d, n)."""
         if self.mix is None:

@@ -15,6 +15,12 @@ from scipy.linalg.cython_blas cimport dgemm, dsyrk, sgemm
 from _types cimport intp_t, real_t
 
 cdef extern from "linear.h" nogil:
+    void psk_exact_double(intp_t n, intp_t r, const double *Z, const double *v,
+                          double b, double b_low, const double *y, double *out)
+    void psk_exact_float(intp_t n, intp_t r, const float *Z, const double *v,
+                         double b, double b_low, const double *y, double *out)
+    void psk_range_double(intp_t n, intp_t r, const double *Z, double *range)
+    void psk_range_float(intp_t n, intp_t r, const float *Z, double *range)
     void psk_dot_double(intp_t n, intp_t r, const double *Z, const double *v,
                         double *out)
     void psk_dot_float(intp_t n, intp_t r, const float *Z, const double *v,
@@ -57,6 +63,28 @@ GRAM_TILE = TILE
 MATMUL_ROWS = DOT_ROWS
 
 
+def column_range(
+    const real_t[:, ::1] Z,       # IN  (n, r)
+    double[:, :, ::1] partial,    # OUT (n_groups, 3, r): sums, minima, maxima so far
+    int n_threads,
+):
+    """Sums, minima and maxima of the columns of Z, for each group of rows."""
+    cdef:
+        intp_t n = Z.shape[0]
+        intp_t n_groups = partial.shape[0]
+        intp_t group, start, end
+    for group in prange(n_groups, nogil=True, num_threads=n_threads,
+                        use_threads_if=n_threads > 1, schedule="dynamic"):
+        start = n * group // n_groups
+        end = n * (group + 1) // n_groups
+        if real_t is double:
+            psk_range_double(end - start, Z.shape[1], &Z[start, 0],
+                             &partial[group, 0, 0])
+        else:
+            psk_range_float(end - start, Z.shape[1], &Z[start, 0],
+                            &partial[group, 0, 0])
+
+
 def dot(
     const real_t[:, ::1] Z,       # IN  (n, r)
     const double[::1] v,          # IN  (r,)
@@ -77,6 +105,33 @@ def dot(
             psk_dot_double(n_rows, r, &Z[start, 0], &v[0], &out[start])
         else:
             psk_dot_float(n_rows, r, &Z[start, 0], &v[0], &out[start])
+
+
+def exact_residuals(
+    const real_t[:, ::1] Z,       # IN  (n, r)
+    const double[::1] v,          # IN  (r,)
+    double b,
+    double b_low,                 # what a double has no room for in b
+    const double[::1] y,          # IN  (n,)
+    double[::1] out,              # OUT (n,)
+    int n_threads,
+):
+    """out := Z·v + b - y, rounded once"""
+    cdef:
+        intp_t n = Z.shape[0]
+        intp_t r = Z.shape[1]
+        intp_t chunk, start, n_rows
+    for chunk in prange((n + DOT_ROWS - 1) // DOT_ROWS, nogil=True,
+                        num_threads=n_threads, use_threads_if=n_threads > 1,
+                        schedule="static"):
+        start = chunk * DOT_ROWS
+        n_rows = min(<intp_t>DOT_ROWS, n - start)
+        if real_t is double:
+            psk_exact_double(n_rows, r, &Z[start, 0], &v[0], b, b_low, &y[start],
+                             &out[start])
+        else:
+            psk_exact_float(n_rows, r, &Z[start, 0], &v[0], b, b_low, &y[start],
+                            &out[start])
 
 
 def t_dot(

@@ -43,9 +43,9 @@ cdef extern from "loss_loops.h" nogil:
     void psk_fenchel_young(
         const double *loss, intp_t n, const double *e, const double *zeta,
         const double *weight, double *sums)
-    double psk_rounding(
-        const double *loss, double eps, double shift, intp_t n, const double *e,
-        const double *y, const double *weight)
+    void psk_rounding(
+        const double *loss, double eps, double own, double error, intp_t n,
+        const double *e, const double *zeta, const double *y, const double *weight, double *sums)
 
 cdef extern from "radial_loops.h" nogil:
     intp_t psk_radial_derivatives(
@@ -59,10 +59,10 @@ cdef extern from "radial_loops.h" nogil:
     void psk_radial_fenchel_young(
         const double *loss, intp_t d, intp_t stride, intp_t n, const double *e,
         const double *zeta, const double *weight, double *sums)
-    double psk_radial_rounding(
-        const double *loss, double eps, const double *shift, intp_t d,
-        intp_t stride, intp_t n, const double *e, const double *y,
-        const double *weight)
+    void psk_radial_rounding(
+        const double *loss, double eps, double own, const double *error, intp_t d,
+        intp_t stride, intp_t n, const double *e, const double *zeta,
+        const double *y, const double *weight, double *sums)
 
 cdef enum:
     # five arrays of a chunk fit in the second-level cache
@@ -174,13 +174,16 @@ cdef void fenchel_young_of_chunk(
         psk_fenchel_young(loss, n, e, zeta, weight, sums)
 
 
-cdef double rounding_of_chunk(
-    const double *loss, bint radial, double eps, const double *shift, intp_t d,
-    intp_t stride, intp_t n, const double *e, const double *y, const double *weight,
+cdef void rounding_of_chunk(
+    const double *loss, bint radial, double eps, double own, const double *error,
+    intp_t d, intp_t stride, intp_t n, const double *e, const double *zeta, const double *y,
+    const double *weight, double *sums,
 ) noexcept nogil:
     if radial:
-        return psk_radial_rounding(loss, eps, shift, d, stride, n, e, y, weight)
-    return psk_rounding(loss, eps, shift[0], n, e, y, weight)
+        psk_radial_rounding(
+            loss, eps, own, error, d, stride, n, e, zeta, y, weight, sums)
+    else:
+        psk_rounding(loss, eps, own, error[0], n, e, zeta, y, weight, sums)
 
 
 def smooth_derivatives(
@@ -268,16 +271,18 @@ def fenchel_young(
 
 def rounding(
     const double[:, ::1] e,          # IN  (d, n)
+    const double[:, ::1] zeta,       # IN  (d, n), in the domain of the conjugate
     const double[:, ::1] y,          # IN  (d, n)
-    const double[::1] shift,         # IN  (d,), what y was moved by
+    const double[::1] error,         # IN  (d,), by which all e may be wrong
     const double[::1] weight,        # IN  (n,)
     double[:, :, ::1] sums,          # OUT (rows of losses, n_chunks, 2)
     const double[:, ::1] losses,     # IN  (d, 5), or (1, 5)
     bint radial,
     double eps,
+    double own,                      # whether y was rounded, too: 1 or 0
     int n_threads,
 ):
-    """sums[:, :, 0] := how much Σ weight · l(e) may rise by rounding of e and y."""
+    """What rounding hides of the excess of `fenchel_young`, and Σ weight · |e·zeta|."""
     cdef:
         intp_t d = e.shape[0]
         intp_t n = e.shape[1]
@@ -287,7 +292,7 @@ def rounding(
                        use_threads_if=n_threads > 1, schedule="static"):
         j = task // n_chunks
         start = (task % n_chunks) * CHUNK
-        sums[j, task % n_chunks, 0] = rounding_of_chunk(
-            &losses[j, 0], radial, eps, &shift[j], d, n,
-            min(<intp_t>CHUNK, n - start), &e[j, start], &y[j, start],
-            &weight[start])
+        rounding_of_chunk(
+            &losses[j, 0], radial, eps, own, &error[j], d, n,
+            min(<intp_t>CHUNK, n - start), &e[j, start], &zeta[j, start],
+            &y[j, start], &weight[start], &sums[j, task % n_chunks, 0])

@@ -12,7 +12,15 @@
 
 #include "simd.h"
 
-enum { ROWS = 4 };
+enum { ROWS = 4, LANES = 8, EXACT_BLOCK = 256 };
+
+/* high += x, and low += y and what rounding took from high (Knuth) */
+INLINE void two_sum(double *high, double *low, double x, double y)
+{
+    double sum = *high + x, change = sum - *high;
+    *low += ((*high - (sum - change)) + (x - change)) + y;
+    *high = sum;
+}
 
 #define DEFINE_PASSES(REAL)                                                    \
                                                                                \
@@ -44,6 +52,56 @@ INLINE void add_block_##REAL(                                                  \
     SIMD                                                                       \
     for (intptr_t j = 0; j < r; j++)                                           \
         out[j] += (x0 * z0[j] + x1 * z1[j]) + (x2 * z2[j] + x3 * z3[j]);       \
+}                                                                              \
+                                                                               \
+/* Sums, minima and maxima of columns, taken further: range is (3, r). */      \
+CLONES static void psk_range_##REAL(                                           \
+    intptr_t n, intptr_t r, const REAL *Z, double *range)                      \
+{                                                                              \
+    double *sum = range, *low = range + r, *high = range + 2 * r;              \
+    for (intptr_t i = 0; i < n; i++) {                                         \
+        const REAL *z = Z + i * r;                                             \
+        SIMD                                                                   \
+        for (intptr_t j = 0; j < r; j++) {                                     \
+            double at = z[j];                                                  \
+            sum[j] += at;                                                      \
+            low[j] = at < low[j] ? at : low[j];                                \
+            high[j] = at > high[j] ? at : high[j];                             \
+        }                                                                      \
+    }                                                                          \
+}                                                                              \
+                                                                               \
+/* out = Z v + (b + b_low) - y, as if in twice the digits, rounded once: the sum  \
+ * of exact products (by FMA), with the error of every addition kept (Ogita, Rump \
+ * and Oishi, 2005).  The barrier keeps the compiler from contracting a product   \
+ * with the addition behind it, which would lose that error. */                \
+CLONES static void psk_exact_##REAL(                                           \
+    intptr_t n, intptr_t r, const REAL *Z, const double *v, double b,          \
+    double b_low, const double *y, double *out)                                \
+{                                                                              \
+    double product[EXACT_BLOCK], rest[EXACT_BLOCK];                            \
+    for (intptr_t i = 0; i < n; i++) {                                         \
+        double high[LANES] = {b, -y[i]}, low[LANES] = {b_low};                 \
+        for (intptr_t start = 0; start < r; start += EXACT_BLOCK) {            \
+            const REAL *z = Z + i * r + start;                                 \
+            intptr_t size = r - start < EXACT_BLOCK ? r - start : EXACT_BLOCK; \
+            for (intptr_t j = 0; j < EXACT_BLOCK; j++)                         \
+                product[j] = rest[j] = 0;                                      \
+            SIMD                                                               \
+            for (intptr_t j = 0; j < size; j++) {                              \
+                double p = z[j] * v[start + j];                                \
+                product[j] = p;                                                \
+                rest[j] = __builtin_fma(z[j], v[start + j], -p);               \
+            }                                                                  \
+            __asm__ volatile("" : : "r"(product) : "memory");                  \
+            for (intptr_t j = 0; j < size; j += LANES)                         \
+                for (int k = 0; k < LANES; k++)                                \
+                    two_sum(&high[k], &low[k], product[j + k], rest[j + k]);   \
+        }                                                                      \
+        for (int k = 1; k < LANES; k++)                                        \
+            two_sum(&high[0], &low[0], high[k], low[k]);                       \
+        out[i] = high[0] + low[0];                                             \
+    }                                                                          \
 }                                                                              \
                                                                                \
 /* out = Z v */                                                                \

@@ -179,30 +179,47 @@ CLONES static void psk_fenchel_young(
     sums[1] = excess;
 }
 
-/* By how much sum weight * l(e) may rise if every e is wrong by up to
- * eps (2 |y + shift| + |e|): that error times the steeper slope at its ends. */
-CLONES static double psk_rounding(
-    const double *loss, double eps, double shift, intptr_t n, const double *e,
-    const double *y, const double *weight)
+/* What rounding may hide of `psk_fenchel_young`: by how much its second sum may be
+ * larger if every e is wrong by up to eps (own |y| + |e|) + error, and every term
+ * by some roundings of its parts.
+ *
+ * l(e + d) - l(e) - zeta d is convex in d, and at most |d| times the difference of
+ * zeta and the slope at the end.  sums[1] is the sum of weight * |e zeta|. */
+CLONES static void psk_rounding(
+    const double *loss, double eps, double own, double error, intptr_t n,
+    const double *e, const double *zeta, const double *y, const double *weight, double *sums)
 {
     const psk_loss l = unpack(loss);
     const double steep = steepness(l.radius);
-    double sum = 0;
-    if (l.logistic) { /* it falls, ever less steeply */
+    double hidden = 0, size = 0;
+    if (l.logistic) {
         for (intptr_t i = 0; i < n; i++) {
-            double error = eps * (2 * fabs(y[i] + shift) + fabs(e[i]));
-            sum -= weight[i] * error * logistic_derivative(e[i] - error);
+            double wrong = eps * (own * fabs(y[i]) + fabs(e[i])) + error;
+            double up = logistic_derivative(e[i] + wrong) - zeta[i];
+            double down = zeta[i] - logistic_derivative(e[i] - wrong);
+            double parts = logistic_value(e[i]) - logistic_conjugate(zeta[i]);
+            double product = fabs(e[i] * zeta[i]);
+            hidden += weight[i]
+                * (wrong * fmax(up, fmax(down, 0)) + 4 * eps * (parts + product));
+            size += weight[i] * product;
         }
-        return sum;
+    } else {
+        SIMD_SUM(hidden, size)
+        for (intptr_t i = 0; i < n; i++) {
+            double wrong = eps * (own * fabs(y[i]) + fabs(e[i])) + error;
+            double up = ramp(&l, steep, e[i] + wrong) - zeta[i];
+            double down = zeta[i] - ramp(&l, steep, e[i] - wrong);
+            double slope = up > down ? up : down;
+            double parts = piecewise_value(&l, l.radius, e[i])
+                + piecewise_conjugate(&l, l.radius, zeta[i]);
+            double product = fabs(e[i] * zeta[i]);
+            slope = slope > 0 ? slope : 0;
+            hidden += weight[i] * (wrong * slope + 4 * eps * (parts + product));
+            size += weight[i] * product;
+        }
     }
-    SIMD_SUM(sum)
-    for (intptr_t i = 0; i < n; i++) {
-        double error = eps * (2 * fabs(y[i] + shift) + fabs(e[i]));
-        double up = ramp(&l, steep, e[i] + error);
-        double down = -ramp(&l, steep, e[i] - error);
-        sum += weight[i] * error * (up > down ? up : down);
-    }
-    return sum;
+    sums[0] = hidden;
+    sums[1] = size;
 }
 
 #endif

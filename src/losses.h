@@ -131,7 +131,8 @@ INLINE double x_log_x(double x)
 
 INLINE double logistic_conjugate(double z)
 {
-    return x_log_x(-z) + x_log_x(1 + z);
+    /* (1 + z) log(1 + z), with the digits of a z near 0 */
+    return x_log_x(-z) + (z > -1 ? (1 + z) * log1p(z) : 0);
 }
 
 /* The root v of v - e + mu l'(v), in [e, e + mu]: Newton's method, kept inside

@@ -159,37 +159,43 @@ CLONES static void psk_radial_fenchel_young(
     sums[1] = excess;
 }
 
-/* By how much sum weight * l(e) may rise if every output of e is wrong by up to
- * eps (2 |y + shift| + |e|). */
-CLONES static double psk_radial_rounding(
-    const double *loss, double eps, const double *shift, intptr_t d,
-    intptr_t stride, intptr_t n, const double *e, const double *y,
-    const double *weight)
+/* `psk_rounding` of a loss of the norm: every output of e is wrong by up to
+ * eps (own |y| + |e|) + error of that output. */
+CLONES static void psk_radial_rounding(
+    const double *loss, double eps, double own, const double *error, intptr_t d,
+    intptr_t stride, intptr_t n, const double *e, const double *zeta,
+    const double *y, const double *weight, double *sums)
 {
     const psk_loss l = unpack(loss);
     const double steep = steepness(l.radius);
-    double square[BLOCK], error[BLOCK];
-    double sum = 0;
+    double e_e[BLOCK], zeta_zeta[BLOCK], wrong_wrong[BLOCK];
+    double hidden = 0, total = 0;
     FOR_BLOCKS(n) {
+        inner(d, stride, size, e + start, e + start, e_e);
+        inner(d, stride, size, zeta + start, zeta + start, zeta_zeta);
         for (intptr_t i = 0; i < size; i++)
-            square[i] = error[i] = 0;
+            wrong_wrong[i] = 0;
         for (intptr_t j = 0; j < d; j++) {
             const double *at = e + j * stride + start;
             const double *target = y + j * stride + start;
             for (intptr_t i = 0; i < size; i++) {
-                double wrong = 2 * fabs(target[i] + shift[j]) + fabs(at[i]);
-                square[i] += at[i] * at[i];
-                error[i] += wrong * wrong;
+                double one = eps * (own * fabs(target[i]) + fabs(at[i])) + error[j];
+                wrong_wrong[i] += one * one;
             }
         }
-        SIMD_SUM(sum)
+        SIMD_SUM(hidden, total)
         for (intptr_t i = 0; i < size; i++) {
-            double wrong = eps * sqrt(error[i]);
-            double slope = ramp(&l, steep, sqrt(square[i]) + wrong);
-            sum += weight[start + i] * wrong * slope;
+            double w = weight[start + i], wrong = sqrt(wrong_wrong[i]);
+            double norm = sqrt(e_e[i]), z = sqrt(zeta_zeta[i]);
+            double parts = piecewise_value(&l, l.radius, norm)
+                + piecewise_conjugate(&l, l.radius, z);
+            double slope = ramp(&l, steep, norm + wrong) + z;
+            hidden += w * (wrong * slope + (d + 4) * eps * (parts + norm * z));
+            total += w * norm * z;
         }
     }
-    return sum;
+    sums[0] = hidden;
+    sums[1] = total;
 }
 
 #endif

@@ -127,7 +127,7 @@ def loss_conjugate(loss, zeta, y):
             entropy = np.zeros_like(q)
             inner = (q > 0) & (q < 1)
             p = q[inner]
-            entropy[inner] = p * np.log(p) + (1 - p) * np.log(1 - p)
+            entropy[inner] = p * np.log(p) + (1 - p) * np.log1p(-p)
             return _within(entropy, -zeta * y, 0, 1)
 
 

@@ -202,7 +202,7 @@ class _Arrays:
         shape = tuple(int(size) for size in sizes.split(",") if size.strip())
         if dtype.itemsize * math.prod(shape) != len(data) - start:
             raise ValueError(f"{name} has not the size of {dtype} of shape {shape}")
-        if dtype == bool and max(data[start:], default=0) > 1:
+        if dtype.kind == "b" and max(data[start:], default=0) > 1:
             raise ValueError(f"{name} has truth values beside 0 and 1")
         order = "F" if fortran_order == "True" else "C"
         return np.ndarray(shape, dtype, data, start, order=order).copy(order="K")

@@ -276,8 +276,11 @@ def _run(
     weight = check_weights(sample_weight, len(y))
     Y = np.ascontiguousarray(y.T).reshape(-1, len(Z))
     with single_threaded_blas():
+        features = Features(Z, n_threads)
+        if not features.is_finite():
+            raise_not_finite(Z, "Z")
         run = _Run(
-            features=Features(Z, n_threads),
+            features=features.near_zero() if fit_intercept else features,
             loss=loss,
             Y=Y,
             weight=weight,
@@ -290,8 +293,6 @@ def _run(
             n_threads=n_threads,
             verbose=verbose,
         )
-        if not np.isfinite(run.features.dot(np.ones((1, Z.shape[1])))).all():
-            raise_not_finite(Z, "Z")
         results = run.along(alphas, start)
         learnt = isinstance(output_matrix, str) and output_matrix == "residual"
         if learnt and len(Y) > 1:
@@ -391,8 +392,11 @@ class _Run:
     def with_residual_matrix(self, first, output_rank):
         """The same with M from the residuals of a first result."""
         d = len(self.Y)
-        coef, intercept = first.coef.T, np.reshape(first.intercept, (d, 1))
-        residuals = self.features.dot(np.ascontiguousarray(coef)) + intercept - self.Y
+        intercept = np.reshape(
+            first.intercept + self.features.moved(first.coef), (d, 1)
+        )
+        coef = np.ascontiguousarray(first.coef.T)
+        residuals = self.features.dot(coef) + intercept - self.Y
         M = residual_matrix(residuals, self.weight)
         rank = check_output_rank(output_rank, d)
         return dataclasses.replace(self, outputs=Outputs.of_matrix(M, d, rank))
@@ -510,7 +514,7 @@ def _where_to_start(objective, start):
     coef, intercept = checked
     theta = np.ascontiguousarray(objective.outputs.theta(coef))
     if objective.fit_intercept:
-        intercept = intercept - objective.shift
+        intercept = intercept - objective.shift + objective.features.moved(coef)
     else:
         intercept = np.zeros_like(intercept)
     return Start(theta, intercept, _guess_of_zeta(objective, start), warm=True)

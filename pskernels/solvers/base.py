@@ -22,7 +22,7 @@ ENVELOPE_WIDTHS = 0.25 ** np.arange(8)
 PACKAGE = "pskernels"
 
 # Advice where no solver can do better.
-ROUNDED = "rounding hides more: y is far from 0, or interpolated"
+ROUNDED = "rounding hides more: y or features are far from 0, or y is interpolated"
 
 
 class ConvergenceWarning(UserWarning):
@@ -220,11 +220,16 @@ class Progress:
             certificate = objective.certify(self.theta, e, self.dual)
         else:
             certificate, e = self._final
-        rounding = objective.rounding(e)
+        model = self.theta, self.intercept
+        rounding = objective.rounding(*model, e, self.dual, certificate)
+        rounded = self._would_matter(rounding, certificate)
+        if rounded:
+            e = objective.exact_residuals(*model)
+            certificate = objective.certify(self.theta, e, self.dual)
+            rounding = objective.rounding(*model, e, self.dual, certificate, exact=True)
         self.best = certificate.objective
         self.gap = certificate.gap + rounding
-        coef = outputs.coef(self.theta)
-        intercept = self.intercept + objective.shift
+        coef, intercept = objective.outer_model(*model)
         dual = objective.points.steps(self.dual).T  # ±1 is its own inverse
         if outputs.d == 1:
             coef, intercept, dual = coef[:, 0], float(intercept[0]), dual[:, 0]
@@ -242,8 +247,16 @@ class Progress:
             tol=self.tol,
             solver=solver.name,
             output_matrix=outputs.matrix,
-            advice=solver.advice if rounding <= certificate.gap else ROUNDED,
+            advice=ROUNDED if rounded or rounding > certificate.gap else solver.advice,
         )
+
+    def _would_matter(self, rounding, certificate):
+        """Whether the tolerance is reached but for the bound on rounding."""
+        gaps = certificate.gap, certificate.gap + rounding
+        below, above = (
+            self.objective.relative(gap, certificate.objective) for gap in gaps
+        )
+        return below <= self.tol < above
 
 
 def warn_if_not_converged(result):

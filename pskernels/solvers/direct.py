@@ -14,7 +14,12 @@ import scipy.linalg
 
 from pskernels.losses import Squared
 from pskernels.objective import unbalanced
-from pskernels.solvers.hessian import factorise, solve_factorised, weighted_gram
+from pskernels.solvers.hessian import (
+    centred_gram,
+    factorise,
+    solve_factorised,
+    weighted_gram,
+)
 
 
 @dataclass(frozen=True)
@@ -92,5 +97,5 @@ def _covariance(objective):
     )
     if not objective.fit_intercept:
         return gram
-    mean = objective.shared["mean"] = gram[:-1, -1].copy()
-    return gram[:-1, :-1] - np.outer(mean, mean)
+    objective.shared["mean"] = gram[:-1, -1].copy()
+    return centred_gram(gram)

@@ -14,6 +14,9 @@ import numpy as np
 from scipy.linalg import lapack
 
 MAX_CG = 200
+# How often the diagonal is raised, a hundred times higher each time: from rounding to
+# far above the sums of whole rows.
+MAX_RAISED = 12
 
 
 def weighted_gram(features, h, bordered):
@@ -25,6 +28,18 @@ def weighted_gram(features, h, bordered):
         return features.gram(h)
     gram = features.gram(h, size=features.r + 1)
     gram[:, -1] = features.bordered_t_dot(h)
+    return gram
+
+
+def centred_gram(bordered):
+    """The covariance of features, upper triangle, from `weighted_gram` with a border.
+
+    Weights add up to 1, and features are not far from 0 (`Features.near_zero`).
+    """
+    mean = bordered[:-1, -1]
+    gram = bordered[:-1, :-1] - np.outer(mean, mean)
+    diagonal = gram.reshape(-1)[:: len(gram) + 1]
+    np.maximum(diagonal, 0.0, out=diagonal)  # variances, but for rounding
     return gram
 
 
@@ -124,14 +139,16 @@ def factorise(H):
         raise FloatingPointError(
             "the Hessian overflows: scale the features or the targets"
         )
-    raised = 0.0
-    while True:
+    for raised in (0.0, *(1e-15 * len(H) * 100.0 ** np.arange(MAX_RAISED))):
+        diagonal[:] = original + raised * original.max()
         # to LAPACK, which counts by columns, a row-major upper triangle is a lower one
         factor, info = lapack.dpotrf(H.T, lower=1, clean=0)
         if info == 0:
             return factor
-        raised = 1e-15 * len(H) if raised == 0 else 100 * raised
-        diagonal[:] = original + raised * original.max()
+    raise FloatingPointError(
+        f"the Hessian, of diagonal {original.min():g} to {original.max():g}, is far "
+        "from positive definite: scale the features or the targets"
+    )
 
 
 def solve_factorised(factor, b):

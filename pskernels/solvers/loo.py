@@ -8,7 +8,7 @@ from pskernels._threads import resolve_n_threads, single_threaded_blas
 from pskernels._validation import check_option
 from pskernels.losses import EPS
 from pskernels.outputs import Outputs
-from pskernels.solvers.hessian import weighted_gram
+from pskernels.solvers.hessian import centred_gram, weighted_gram
 
 STRINGS = ("identity", "residual")
 
@@ -96,11 +96,13 @@ def _directions(output_matrix, d):
 def _rotate(Z, weight, fit_intercept, n_threads):
     """Z̃·Q and the eigenvalues of G = Q Λ Qᵀ."""
     features = Features(np.ascontiguousarray(Z, np.float64), n_threads)
+    if fit_intercept:
+        features = features.near_zero()
     gram = weighted_gram(features, weight, fit_intercept)
     mean = np.zeros(features.r)
     if fit_intercept:
         mean = gram[:-1, -1].copy()
-        gram = gram[:-1, :-1] - np.outer(mean, mean)
+        gram = centred_gram(gram)
     with single_threaded_blas():
         # row-major and upper is column-major and lower
         eigenvalues, Q = scipy.linalg.eigh(gram.T, lower=True)
