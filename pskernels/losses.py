@@ -434,8 +434,8 @@ class WeightedLoss:
         self.losses = [loss] if self.radial else loss.of_outputs(len(y))
         self.numbers = np.array([one.native for one in self.losses])
         n_chunks = -(-y.shape[1] // _losses.CHUNK_POINTS)
-        # a bound on the error of a sum, relative to that of the sizes: chunks are summed
-        # in two numbers or more at a time
+        # bounds the error of a sum, relative to that of the sizes; the numbers of a
+        # chunk are summed two or more at a time
         chunk = min(y.shape[1], _losses.CHUNK_POINTS)
         self.sum_error = EPS / 2 * (chunk // 2 + n_chunks + 4)
         self._set_sums(np.empty((len(self.losses), n_chunks, 2)))
