@@ -3,14 +3,21 @@
 Switches, read from the environment:
   PSKERNELS_NO_OPENMP=1   build without OpenMP (one thread)
   PSKERNELS_DEBUG=1       bounds checks, -O1 -g
+  SOURCE_DATE_EPOCH=...   the date of all files in sdist and wheel, 1980-02-01 if unset
+
+Builds of one commit are the same to the byte; .ci/reproduce checks it.
 """
 
+import gzip
 import os
 import sys
+import tarfile
 from glob import glob
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.sdist import sdist
 
 NO_OPENMP = os.environ.get("PSKERNELS_NO_OPENMP") == "1"
 DEBUG = os.environ.get("PSKERNELS_DEBUG") == "1"
@@ -23,7 +30,8 @@ elif sys.platform == "darwin":
 else:
     omp_compile, omp_link = ["-fopenmp"], ["-fopenmp"]
 
-optimise = ["-O1", "-g"] if DEBUG else ["-O3"]
+# -g0: Python's own flags have -g, which writes the folder of the build into the files.
+optimise = ["-O1", "-g"] if DEBUG else ["-O3", "-g0"]
 # The first two change no value: no floating-point exception or errno is ever read,
 # and without them GCC leaves the square root and selections scalar.  -fopenmp-simd:
 # sums may be vectorised where src/simd.h says so, threads or not.  -Wno-psabi:
@@ -43,7 +51,47 @@ EXTENSIONS = {
 # In `depends`, native files reach the sdist and trigger rebuilds.
 native_files = sorted(glob("src/*.pyx") + glob("src/*.pxd") + glob("src/*.h"))
 
+# setuptools reads it too, for the wheel.  A month after the first date that a zip file
+# can hold, so that it is one in every time zone.
+SOURCE_DATE = int(os.environ.setdefault("SOURCE_DATE_EPOCH", "318211200"))
+
+
+def without_umask(mode):
+    """Keep of a file's permissions only whether it can be executed."""
+    return 0o755 if mode & 0o100 else 0o644
+
+
+class ReproducibleWheel(bdist_wheel):
+    def write_wheelfile(self, *args, **kwargs):
+        super().write_wheelfile(*args, **kwargs)  # the last file before all are packed
+        for folder, _, names in os.walk(self.bdist_dir):
+            for path in (os.path.join(folder, name) for name in names):
+                os.chmod(path, without_umask(os.stat(path).st_mode))
+
+
+class ReproducibleSdist(sdist):
+    def make_archive(self, base_name, format, *, base_dir, **kwargs):
+        """Pack base_dir as .tar.gz, the one format that PEP 517 knows."""
+
+        def without_builder(member):
+            member.uid = member.gid = 0
+            member.uname = member.gname = ""
+            member.mtime = SOURCE_DATE
+            member.mode = without_umask(member.mode)
+            return member
+
+        path = f"{base_name}.tar.gz"
+        self.mkpath(os.path.dirname(path))
+        with (
+            gzip.GzipFile(path, "wb", mtime=SOURCE_DATE) as stream,
+            tarfile.open(fileobj=stream, mode="w") as archive,
+        ):
+            archive.add(base_dir, filter=without_builder)  # sorted by name
+        return path
+
+
 setup(
+    cmdclass={"bdist_wheel": ReproducibleWheel, "sdist": ReproducibleSdist},
     ext_modules=cythonize(
         [
             Extension(
@@ -67,5 +115,5 @@ setup(
             "cdivision": True,
             "embedsignature": True,
         },
-    )
+    ),
 )
