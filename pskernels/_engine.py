@@ -15,13 +15,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from pskernels import _gram
+from pskernels._points import COPY_BYTES, squared_norms
 from pskernels._progress import progress
 from pskernels._threads import single_threaded_blas
 from pskernels._validation import (
     check_compressed,
     check_option,
     check_real_array,
-    common_dtype,
 )
 from pskernels.kernels import CallableKernel, Precomputed
 
@@ -42,19 +42,11 @@ BLOCK_COST = 2**21
 FIRST_CALL_COST = 2**30
 CALL_SECONDS = 0.15
 
-# Points that are not C-contiguous and of the right type are copied in portions.
-COPY_BYTES = 2**23
-
-# Points whose moments are taken in one call, well under 0.1 s.
-MOMENT_BYTES = 2**28
-
 # Side of a tile of K that comes from Python.
 PYTHON_TILE = 512
 
 # Landmarks whose columns of S·K are multiplied by Sᵀ at a time.
 SKST_COLUMNS = 4096
-
-CENTER_SUBSAMPLE = 32
 
 # Cost of a scalar product of two sparse rows and of a kernel value by NumPy, and of
 # each entry that they have in common, counted in features of the compiled engine.
@@ -82,117 +74,6 @@ def simd_level():
 
 def _ceil_to(number, unit):
     return -(-number // unit) * unit
-
-
-# --------------------------------------------------------------------------
-# Points
-# --------------------------------------------------------------------------
-
-
-class Rows:
-    """Rows of X, or those at `indices`, fetched in blocks of a wanted dtype."""
-
-    def __init__(self, X, indices=None):
-        self.X = X
-        n, self.d = X.shape
-        self._indices = None if indices is None or len(indices) == n else indices
-        self.n = n if indices is None else len(indices)
-        self.sparse = sp.issparse(X)
-
-    def is_contiguous(self, dtype):
-        """Whether `get` makes no copy."""
-        X = self.X
-        if self.sparse or self._indices is not None:
-            return False
-        return X.flags.c_contiguous and X.dtype == dtype
-
-    def numbers(self, start, end):
-        """Where the rows are in X: a slice or an array of indices."""
-        if self._indices is None:
-            return slice(start, end)
-        return self._indices[start:end]
-
-    def get(self, start, end, dtype):
-        """A block of rows; sparse ones become dense here, and only here."""
-        rows = self.X[self.numbers(start, end)]
-        if self.sparse:
-            rows = rows.toarray()
-        return np.ascontiguousarray(rows, dtype)
-
-
-def column_moments(X, with_variance, n_threads, memory_limit):
-    """Column means of X (not finite if X is not), and X.var() or None.
-
-    One pass over X, whose chunks are merged by the formula of Chan, Golub and
-    LeVeque.  The result does not depend on n_threads.
-    """
-    n, d = X.shape
-    rows = Rows(X)
-    if rows.sparse:
-        return _sparse_moments(X, with_variance)
-    dtype = common_dtype(X)
-    chunk_bytes = 8 * d * _gram.CHUNK_ROWS
-    block_bytes = MOMENT_BYTES
-    if not rows.is_contiguous(dtype):
-        block_bytes = min(COPY_BYTES, memory_limit // 2)
-    step = _gram.CHUNK_ROWS * max(1, block_bytes // chunk_bytes)
-    n_chunks = -(-n // _gram.CHUNK_ROWS)
-    means = np.empty((n_chunks, d))
-    m2s = np.empty((n_chunks, d)) if with_variance else None
-    for start in range(0, n, step):
-        block = rows.get(start, min(n, start + step), dtype)
-        first = start // _gram.CHUNK_ROWS
-        chunks = slice(first, first - (-len(block) // _gram.CHUNK_ROWS))
-        m2 = m2s[chunks] if with_variance else None
-        _gram.column_moments(block, means[chunks], m2, n_threads)
-    counts = np.full((n_chunks, 1), _gram.CHUNK_ROWS)
-    counts[-1] = n - (n_chunks - 1) * _gram.CHUNK_ROWS
-    with np.errstate(invalid="ignore", over="ignore"):
-        mean = (counts * means).sum(axis=0) / n
-        if not with_variance:
-            return mean, None
-        between = (counts * (means - mean.mean()) ** 2).sum()
-        return mean, (m2s.sum() + between) / (n * d)
-
-
-def _sparse_moments(X, with_variance):
-    n, d = X.shape
-    data = X.data.astype(np.float64, copy=False)
-    with np.errstate(invalid="ignore", over="ignore"):
-        mean = np.bincount(X.indices, weights=data, minlength=d) / n
-        if not with_variance:
-            return mean, None
-        return mean, weighted_variance(X, np.ones(n))
-
-
-def weighted_variance(X, weight):
-    """X.var() of points that count `weight` times each."""
-    n, d = X.shape
-    n_values = weight.sum() * d
-    overall = weight @ np.ravel(X.sum(axis=1, dtype=np.float64)) / n_values
-    if sp.issparse(X):
-        counts = np.diff(X.indptr)
-        squares = np.repeat(weight, counts) @ (X.data.astype(np.float64) - overall) ** 2
-        return (squares + (n_values - weight @ counts) * overall**2) / n_values
-    step = max(1, MOMENT_BYTES // (64 * d))  # in blocks: no copy of all of X
-    squares = 0.0
-    for start in range(0, n, step):
-        rows = slice(start, start + step)
-        squares += weight[rows] @ ((X[rows] - overall) ** 2).sum(axis=1)
-    return squares / n_values
-
-
-def find_center(X):
-    """A point amid X, subtracted before distances are taken by scalar products.
-
-    Medians of a few points: unlike the mean, one far outlier cannot move them
-    away from all others, which would cost these their digits in float32.
-    """
-    step = -(-X.shape[0] // CENTER_SUBSAMPLE)
-    rows = X[::step]
-    if sp.issparse(rows):
-        rows = rows.toarray()
-    return np.median(rows.astype(np.float64), axis=0)
 
 
 # --------------------------------------------------------------------------
@@ -584,13 +465,6 @@ def _sparse_tile(kernel, landmarks, points):
         )
 
     return tile
-
-
-def squared_norms(X):
-    """‖x‖² of each point, dense or sparse, in float64."""
-    if not sp.issparse(X):
-        return np.einsum("ij,ij->i", X, X, dtype=np.float64)
-    return X.multiply(X).sum(axis=1, dtype=np.float64)
 
 
 def _by_sparse_products(kernel, landmarks, points):

@@ -239,6 +239,11 @@ class RunningSum:
 
     def __init__(self, compute):
         self._compute = compute
+        self._first = None
+        self.restart()
+
+    def restart(self):
+        """Forget all but the first sum, which is that of where a solver starts."""
         self._weight = None
         self._n_updates = 0
 
@@ -246,13 +251,20 @@ class RunningSum:
         """The sum for these weights, which must not be changed afterwards."""
         change = self._small_change(weight)
         if change is None:
-            self._sum = self._compute(weight)
+            self._sum = self._compute_anew(weight)
             self._n_updates = 0
         else:
             self._sum += self._compute(change)
             self._n_updates += 1
         self._weight = weight
         return self._sum.copy()
+
+    def _compute_anew(self, weight):
+        if self._first is None:
+            self._first = weight, self._compute(weight)
+        if np.array_equal(weight, self._first[0]):
+            return self._first[1].copy()
+        return self._compute(weight)
 
     def n_to_add(self, weight):
         """How many points a call with these weights would sum."""

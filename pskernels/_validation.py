@@ -1,9 +1,12 @@
 """Checks of arguments: each error names the parameter, the value and the need."""
 
 import numbers
+import sys
 
 import numpy as np
 import scipy.sparse as sp
+
+PACKAGE = "pskernels"
 
 
 def check_int(value, name, *, minimum):
@@ -213,3 +216,12 @@ def check_memory_limit(memory_limit, default):
     if memory_limit is None:
         return default
     return check_int(memory_limit, "memory_limit (bytes)", minimum=1)
+
+
+def levels_to_the_caller():
+    """Frames of this package above the one that calls this, and one more."""
+    frame, level = sys._getframe(1), 1
+    # __package__ is None in scripts
+    while frame.f_back and str(frame.f_globals.get("__package__")).startswith(PACKAGE):
+        frame, level = frame.f_back, level + 1
+    return level

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pskernels import _engine
+from pskernels import _engine, _points
 from pskernels._products import matmul
 from pskernels.gram import kernel_matmul
 from pskernels.kernels import Precomputed
@@ -114,7 +114,7 @@ def kernel_diagonal(kernel, X, indices):
     if isinstance(kernel, Precomputed):
         return X[indices, indices]
     if kernel.by_products:
-        squares = _engine.squared_norms(X[indices])
+        squares = _points.squared_norms(X[indices])
         return kernel.of_products(squares, squares, squares)
     blocks = np.array_split(indices, -(-len(indices) // DIAGONAL_BLOCK))
     return np.concatenate([_block_diagonal(kernel, X[block]) for block in blocks])
@@ -209,7 +209,8 @@ class GrowingFeatures:
         """(fitted map, features of all points) of a sketch of s rows."""
         distribution = self._make_sketch(s)
         n = self._X.shape[0]
-        sketch = distribution.draw(n, self._seed)
+        n_threads, _ = self._make_map(None)._limits()
+        sketch = distribution.draw(n, self._seed, n_threads)
         feature_map = self._make_map(sketch).fit(self._X)
         first = 0
         if self._KSt is not None and distribution.extends:
@@ -218,7 +219,6 @@ class GrowingFeatures:
         self._KSt = new if first == 0 else np.hstack([self._KSt, new])
         whitening = (sketch.scale * feature_map.whitening_).astype(new.dtype)
         Z = np.empty((n, feature_map.rank_), new.dtype)
-        n_threads, _ = feature_map._limits()
         return feature_map, matmul(self._KSt, whitening, Z, n_threads)
 
     def _products(self, feature_map, rows):
@@ -230,10 +230,10 @@ class GrowingFeatures:
             kernel=feature_map.kernel_,
             center=feature_map._center,
             dtype=KSt.dtype,
-            landmarks=_engine.Rows(
+            landmarks=_points.Rows(
                 X.T if feature_map.landmarks_ is None else X, rows.indices
             ),
-            points=_engine.Rows(X),
+            points=_points.Rows(X),
             weights=rows.weights,
             n_threads=n_threads,
             memory_limit=memory_limit,

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
-from pskernels import _engine
+from pskernels import _engine, _points
 from pskernels._products import matmul
 from pskernels._progress import progress
 from pskernels._random import make_generator, philox_key
@@ -238,7 +238,8 @@ class FeatureMap(_KernelMap):
     kernel : str, kernel object or callable
         As for `sketch_gram`.
     gamma : float, "scale" or "median", optional
-        Scale of the kernel.  None means "scale": 1 / (d · X.var()).
+        Scale of the kernel.  None means "scale": 1 / the sum of the
+        columns' variances.
     sketch : Sketch or distribution, optional
         None means ``PSparsified(100)``, or n rows if there are fewer points.
     random_state : None, int, numpy Generator or numpy RandomState
@@ -338,7 +339,7 @@ class FeatureMap(_KernelMap):
         sketch = self.sketch
         if sketch is None:
             sketch = PSparsified(min(DEFAULT_ROWS, X.shape[0]))
-        sketch = _draw_sketch(sketch, X.shape[0], self.random_state)
+        sketch = _draw_sketch(sketch, X.shape[0], self.random_state, n_threads)
         s, n = sketch.shape
         if s > n:
             warnings.warn(
@@ -349,7 +350,7 @@ class FeatureMap(_KernelMap):
             )
         kernel, center = _prepare(kernel, X, "X", n_threads, memory_limit)
         landmarks = None if precomputed else _take_rows(X, sketch.indices)
-        rows = _engine.Rows(X, sketch.indices) if precomputed else landmarks
+        rows = _points.Rows(X, sketch.indices) if precomputed else landmarks
         SKSt = self._sketch_landmarks(rows, sketch, kernel, center)
         self._set(X, sketch, landmarks, kernel, center, SKSt)
         # K is symmetric: its rows of landmarks lie together, their columns do not
@@ -358,8 +359,8 @@ class FeatureMap(_KernelMap):
     def _sketch_landmarks(self, landmarks, sketch, kernel, center, **options):
         """S·K·Sᵀ in float64."""
         n_threads, memory_limit = self._limits()
-        if not isinstance(landmarks, _engine.Rows):
-            landmarks = _engine.Rows(landmarks)
+        if not isinstance(landmarks, _points.Rows):
+            landmarks = _points.Rows(landmarks)
         return _sketch_landmarks(
             sketch,
             landmarks,
@@ -411,8 +412,8 @@ class FeatureMap(_KernelMap):
     def _landmark_rows(self, X):
         """The landmarks, or their rows of K(landmarks, X) if it is precomputed."""
         if self.landmarks_ is None:
-            return _engine.Rows(X.T, self.sketch_.indices)
-        return _engine.Rows(self.landmarks_)
+            return _points.Rows(X.T, self.sketch_.indices)
+        return _points.Rows(self.landmarks_)
 
     def _fill(self, out, X):
         """out = z_S(X), of points that are checked."""
@@ -429,7 +430,7 @@ class FeatureMap(_KernelMap):
                 center=self._center,
                 dtype=SK.dtype,
                 landmarks=self._landmark_rows(X),
-                points=_engine.Rows(X),
+                points=_points.Rows(X),
                 weights=self.sketch_.weights,
                 n_threads=n_threads,
                 memory_limit=memory_limit,
@@ -461,7 +462,7 @@ class FeatureMap(_KernelMap):
         n_threads, memory_limit = self._limits()
         _fill_kernel_matmul(
             out,
-            _engine.Rows(X),
+            _points.Rows(X),
             self._landmark_rows(X),
             self.fold(coef),
             kernel=self.kernel_,
@@ -598,7 +599,8 @@ class RandomFourierFeatures(_KernelMap):
     kernel : str or kernel object
         "rbf", "laplacian" or a Matérn kernel.
     gamma : float, "scale" or "median", optional
-        Scale of the kernel.  None means "scale": 1 / (d · X.var()).
+        Scale of the kernel.  None means "scale": 1 / the sum of the
+        columns' variances.
     random_state : None, int, numpy Generator or numpy RandomState
         For drawing the frequencies.
     n_threads : int, optional

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pskernels import _engine
+from pskernels import _engine, _points
 from pskernels._threads import resolve_n_threads
 from pskernels._validation import (
     check_memory_limit,
@@ -83,7 +83,8 @@ def sketch_gram(
         ``Matern(0.5, nu=2.5)``; or a function of two arrays of points,
         (a, d) and (b, d), that returns their kernel values, (a, b).
     gamma : float, "scale" or "median", optional
-        Scale of the kernel.  None means "scale": 1 / (d · X.var()).
+        Scale of the kernel.  None means "scale": 1 / the sum of the
+        columns' variances.
     kind : {"rademacher", "gaussian"}
         Law of the non-zero entries.
     sketch : Sketch or distribution, optional
@@ -132,7 +133,7 @@ def sketch_gram(
         )
     if precomputed and X.flags.f_contiguous:
         X = X.T  # the same matrix, whose rows lie together
-    sketch = _get_sketch(X.shape[0], s, p, kind, sketch, random_state)
+    sketch = _get_sketch(X.shape[0], s, p, kind, sketch, random_state, n_threads)
     dtype = common_dtype(X)
     if "SK" in parts:
         out = check_out(out, sketch.shape, dtype, X=X)
@@ -145,12 +146,12 @@ def sketch_gram(
         n_threads=n_threads,
         memory_limit=memory_limit,
     )
-    landmarks = _engine.Rows(X, sketch.indices)
+    landmarks = _points.Rows(X, sketch.indices)
     SK = SKSt = None
     if "SK" in parts:
         tiles = _engine.make_tiles(
             landmarks=landmarks,
-            points=_engine.Rows(X),
+            points=_points.Rows(X),
             weights=sketch.weights,
             **options,
         )
@@ -248,8 +249,8 @@ def kernel_matmul(
         raise_not_finite(B.reshape(len(B), -1), "B")
     _fill_kernel_matmul(
         out,
-        _engine.Rows(X),
-        _engine.Rows(X.T if precomputed else Y),
+        _points.Rows(X),
+        _points.Rows(X.T if precomputed else Y),
         B,
         kernel=kernel,
         center=center,
@@ -308,22 +309,22 @@ def _check_parts(parts, out):
     return parts
 
 
-def _get_sketch(n, s, p, kind, sketch, random_state):
+def _get_sketch(n, s, p, kind, sketch, random_state, n_threads):
     """The drawn sketch that the arguments of `sketch_gram` describe."""
     if isinstance(s, (Sketch, _Distribution)):
         raise TypeError("s must be an integer; pass a sketch as sketch=...")
     if sketch is None:
         if s is None:
             raise TypeError("sketch_gram needs s, the rows of the sketch, or a sketch")
-        return PSparsified(s, p, kind).draw(n, random_state)
+        return PSparsified(s, p, kind).draw(n, random_state, n_threads)
     if s is not None or p is not None or kind != "rademacher":
         raise ValueError(
             f"s={s}, p={p} and kind={kind!r} were given beside a sketch; it has its own"
         )
-    return _draw_sketch(sketch, n, random_state)
+    return _draw_sketch(sketch, n, random_state, n_threads)
 
 
-def _draw_sketch(sketch, n, random_state):
+def _draw_sketch(sketch, n, random_state, n_threads):
     """The sketch of n points that a distribution draws, or a drawn one if it fits."""
     if not isinstance(sketch, (Sketch, _Distribution)):
         raise TypeError(
@@ -331,7 +332,7 @@ def _draw_sketch(sketch, n, random_state):
             f"Sketch, got {type(sketch).__name__}"
         )
     if isinstance(sketch, _Distribution):
-        return sketch.draw(n, random_state)
+        return sketch.draw(n, random_state, n_threads)
     if random_state is not None:
         raise ValueError(
             f"random_state={random_state!r} was given beside a sketch that is drawn"
@@ -350,7 +351,7 @@ def _prepare(kernel, X, name, n_threads, memory_limit):
     if isinstance(kernel, Precomputed):  # only what is needed of it is read
         return kernel, None
     needs_variance = getattr(kernel, "gamma", None) == "scale"
-    mean, variance = _engine.column_moments(X, needs_variance, n_threads, memory_limit)
+    mean, variance = _points.column_moments(X, needs_variance, n_threads, memory_limit)
     if not np.isfinite(mean).all():
         raise_not_finite(X, name)
     if kernel.non_negative and X.min() < 0:
@@ -359,8 +360,10 @@ def _prepare(kernel, X, name, n_threads, memory_limit):
             f"a minimum of {X.min():g}"
         )
     if isinstance(kernel, _GammaKernel):
-        kernel = kernel.with_gamma(X, variance)
-    return kernel, _engine.find_center(X) if kernel.centred else np.zeros_like(mean)
+        kernel = kernel.with_gamma(X, variance, memory_limit)
+    if not kernel.centred:
+        return kernel, np.zeros_like(mean)
+    return kernel, _points.find_center(X, memory_limit)
 
 
 def _count_not_finite(array):

@@ -10,19 +10,26 @@ kernel from scalar products ⟨x, y⟩ and squared norms, by NumPy.
 
 import math
 import numbers
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 
-from pskernels._validation import check_int, check_option, check_positive
+from pskernels._points import median_distance
+from pskernels._validation import (
+    check_int,
+    check_option,
+    check_positive,
+    levels_to_the_caller,
+)
 
 LOG2_E = 1 / math.log(2)
 
 GAMMA_RULES = ("scale", "median")
-MEDIAN_SUBSAMPLE = 1000
+# Smaller ones have lost digits, or all of them.
+SMALLEST_VARIANCE = 1e-300
 MAX_DEGREE = 1000
 
 
@@ -44,8 +51,9 @@ class Kernel:
 class _GammaKernel(Kernel):
     """A kernel with a scale parameter: a number, or a rule that sets it from X.
 
-    "scale" (the default) is 1 / (n_features · X.var()); "median" comes from the
-    median distance of two points, see `with_gamma`.
+    "scale" (the default) is 1 / the sum of the columns' variances, which no shift of a
+    column changes; on standardised features that is scikit-learn's
+    1 / (n_features · X.var()).  "median" comes from the median distance of two points.
     """
 
     gamma: float | str | None = None
@@ -60,45 +68,52 @@ class _GammaKernel(Kernel):
         else:
             object.__setattr__(self, "gamma", check_positive(self.gamma, "gamma"))
 
-    def with_gamma(self, X, variance):
+    def with_gamma(self, X, variance, memory_limit):
         """The same kernel with `gamma` a number.
 
         Parameters
         ----------
-        X : ndarray, shape (n, d)
+        X : ndarray or sparse array, shape (n, d)
         variance : float
-            X.var(), which "scale" needs.
+            The sum of the columns' variances, which "scale" needs.
+        memory_limit : int
+            Bytes that "median" may take.
         """
         if self.gamma == "scale":
-            if not np.isfinite(variance):
-                raise ValueError(
-                    "gamma='scale' needs the variance of X, which overflows float64"
-                )
-            gamma = 1 / (X.shape[1] * variance) if variance > 0 else 1.0
+            gamma = _scale_gamma(X, variance)
         elif self.gamma == "median":
-            gamma = self._median_gamma(X)
+            gamma = self._median_gamma(X, memory_limit)
         else:
             return self
         return replace(self, gamma=gamma)
 
-    def _median_gamma(self, X):
+    def _median_gamma(self, X, memory_limit):
         """1/(2·median |x - x'|²), on a subsample; laplacian: 1/median |x - x'|₁."""
-        from scipy.spatial.distance import pdist
-
-        chosen, n = slice(None), X.shape[0]
-        if n > MEDIAN_SUBSAMPLE:
-            chosen = np.random.default_rng(0).choice(n, MEDIAN_SUBSAMPLE, replace=False)
-        X = X[chosen]
-        if sp.issparse(X):  # without columns that are null, which add nothing
-            X = X[:, np.unique(X.indices)].toarray()
-        distances = pdist(np.asarray(X, np.float64), self.median_metric)
-        median = np.median(distances) if len(distances) else 0.0
-        if not median > 0:
+        median = median_distance(X, self.median_metric, memory_limit)
+        factor = 1.0 if self.median_metric == "cityblock" else 0.5
+        if not SMALLEST_VARIANCE <= median < np.inf:
             raise ValueError(
                 "gamma='median' needs points that differ, but the median distance "
-                "of X is 0; give gamma as a number"
+                f"of X is {median:g}; give gamma as a number"
             )
-        return 1 / median if self.median_metric == "cityblock" else 0.5 / median
+        return factor / median
+
+
+def _scale_gamma(X, variance):
+    if not np.isfinite(variance):
+        raise ValueError(
+            "gamma='scale' needs the variance of X, which overflows float64"
+        )
+    if variance >= SMALLEST_VARIANCE:
+        return 1 / variance
+    if variance > 0 or X.max() > X.min():
+        warnings.warn(
+            f"the variance of X, {variance:g}, underflows, so that gamma='scale' is 1; "
+            "scale X, or give gamma as a number",
+            RuntimeWarning,
+            stacklevel=levels_to_the_caller(),
+        )
+    return 1.0
 
 
 @dataclass(frozen=True)
@@ -108,7 +123,7 @@ class RBF(_GammaKernel):
     Parameters
     ----------
     gamma : float, "scale" or "median", optional
-        None means "scale": 1 / (n_features · X.var()).  "median" is
+        None means "scale": 1 / the sum of the columns' variances.  "median" is
         1 / (2 · the median of ‖x - x'‖²), on a subsample.
     """
 

@@ -170,6 +170,12 @@ class Objective:
         other.__dict__.update(self.__dict__, alpha=alpha)
         return other
 
+    def restart(self):
+        """Let the next alpha begin as if it were the first one, to the last bit."""
+        for sums in (self.shared.get("flow"), *self.shared.get("grams", ())):
+            if sums is not None:
+                sums.restart()
+
     def in_directions(self, k):
         """The same problem in the first k directions of the outputs."""
         if k == self.outputs.k:

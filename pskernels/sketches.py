@@ -10,14 +10,14 @@ Only the points in ``indices``, the *landmarks*, ever enter a kernel.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from pskernels import _sketch
 from pskernels._random import make_generator, philox_key
-from pskernels._threads import resolve_n_threads
+from pskernels._threads import resolve_n_threads, threads_for
 from pskernels._validation import (
     check_compressed,
     check_int,
@@ -31,8 +31,18 @@ from pskernels._validation import (
 # bench/benchmarks/gram.py, products with it are then faster.
 DENSE_ABOVE = 0.25
 
-# Entries drawn in one call of native code, some 0.1 s.
+# Entries drawn in one call of native code, some 0.1 s; by a thread that pays, some
+# 0.5 ms; and of a row that is not cut, some 0.3 s.
 ENTRIES_OF_A_CALL = 2**21
+ENTRIES_OF_A_THREAD = 2**14
+ENTRIES_OF_A_ROW = 2**23
+
+# Rounds of drawing 2·s numbers until s of them differ.  Even if all n are wanted, the
+# probability that one is missed by all rounds is n·exp(-2·MAX_ROUNDS).
+MAX_ROUNDS = 50
+
+# Columns at most: a row of more takes a second even if all of it is 0.
+MAX_POINTS = 2**38
 
 # Expected non-zeros in a row of a p-sparsified sketch, the paper's setting.
 DEFAULT_ROW_ENTRIES = 20
@@ -201,6 +211,14 @@ def _product_dtype(A):
     return np.float32 if A.dtype == np.float32 else np.float64
 
 
+def _check_n(n):
+    """The number of points of a sketch."""
+    n = check_int(n, "n", minimum=1)
+    if n > MAX_POINTS:
+        raise ValueError(f"n must be at most {MAX_POINTS}, got {n}")
+    return n
+
+
 def _checked_range(bounds, size, name):
     """(start, end) inside [0, size); None is all of it."""
     if bounds is None:
@@ -245,7 +263,7 @@ class _Distribution:
     def __post_init__(self):
         check_int(self.s, "s", minimum=1)
 
-    def draw(self, n, random_state=None):
+    def draw(self, n, random_state=None, n_threads=None):
         """Draw the sketch of n points.
 
         Parameters
@@ -253,13 +271,15 @@ class _Distribution:
         n : int
             Number of points, the columns of S.
         random_state : None, int, numpy Generator or numpy RandomState
+        n_threads : int, optional
+            None means all cores this process may use; the sketch is the same.
 
         Returns
         -------
         Sketch
         """
-        n = check_int(n, "n", minimum=1)
-        return self._draw(n, philox_key(random_state))
+        n = _check_n(n)
+        return self._draw(n, philox_key(random_state), resolve_n_threads(n_threads))
 
 
 class _Blockwise(_Distribution):
@@ -282,15 +302,15 @@ class _Blockwise(_Distribution):
         Sketch
             Of shape (rows, columns); it may have no landmark at all.
         """
-        n = check_int(n, "n", minimum=1)
+        n = _check_n(n)
         rows = _checked_range(rows, self.s, "rows")
         columns = _checked_range(columns, n, "columns")
         # a generator would give every block a key of its own
         key = philox_key(check_int(random_state, "random_state", minimum=0))
         return self._draw_block(n, key, rows, columns, resolve_n_threads(n_threads))
 
-    def _draw(self, n, key):
-        return self._draw_block(n, key, (0, self.s), (0, n), resolve_n_threads(None))
+    def _draw(self, n, key, n_threads):
+        return self._draw_block(n, key, (0, self.s), (0, n), n_threads)
 
 
 @dataclass(frozen=True)
@@ -333,8 +353,8 @@ class PSparsified(_Blockwise):
             check_probability(self.p, "p")
         check_option(self.kind, "kind", self.KINDS)
 
-    def _draw(self, n, key):
-        sketch = super()._draw(n, key)
+    def _draw(self, n, key, n_threads):
+        sketch = super()._draw(n, key, n_threads)
         if len(sketch.indices) == 0:
             p = self._p(n)
             raise ValueError(
@@ -349,10 +369,41 @@ class PSparsified(_Blockwise):
     def _draw_block(self, n, key, rows, columns, n_threads):
         p = self._p(n)
         shape = rows[1] - rows[0], columns[1] - columns[0]
-        counts = np.full(shape[0], shape[1], np.int64)
+        # a row of more entries is cut, so that Ctrl-C is heard
+        width = _sketch.BLOCK * max(
+            1, int(min(ENTRIES_OF_A_ROW / p, n) / _sketch.BLOCK)
+        )
+        cuts = [*range(columns[0], columns[1], width), columns[1]]
+        pieces = [
+            self._draw_entries(key, rows, piece, p, n_threads)
+            for piece in zip(cuts, cuts[1:], strict=False)
+        ]
+        scale = 1 / np.sqrt(self.s * p)
+        if p > DENSE_ABOVE:
+            dense = [_to_dense(piece, shape[0], p) for piece in pieces]
+            S = dense[0] if len(dense) == 1 else np.hstack(dense)
+            return Sketch(shape, *_dense_without_null_columns(S), scale)
+        entry_rows = [np.repeat(np.arange(shape[0]), piece.counts) for piece in pieces]
+        indices, weights = _csc_without_null_columns(
+            np.concatenate([piece.values for piece in pieces]),
+            np.concatenate(entry_rows),
+            np.concatenate([piece.columns + piece.start for piece in pieces])
+            - columns[0],
+            shape,
+        )
+        return Sketch(shape, indices, weights, scale)
+
+    def _draw_entries(self, key, rows, columns, p, n_threads):
+        """The non-zeros of a part of the sketch, row by row."""
+        n_rows, width = rows[1] - rows[0], columns[1] - columns[0]
+        counts = np.full(n_rows, width, np.int64)
+        row_work = (
+            width * p + width / _sketch.BLOCK
+        )  # a block costs as much as an entry
+        n_threads = threads_for(n_rows * row_work, ENTRIES_OF_A_THREAD, n_threads)
         # a few rows at a time: between calls Ctrl-C is heard
-        step = max(n_threads, int(ENTRIES_OF_A_CALL / (p * shape[1])))
-        parts = [slice(i, min(i + step, shape[0])) for i in range(0, shape[0], step)]
+        step = max(n_threads, int(min(ENTRIES_OF_A_CALL / row_work, n_rows)))
+        parts = [slice(i, min(i + step, n_rows)) for i in range(0, n_rows, step)]
         if p < 1:
             for part in parts:
                 _sketch.count_entries(
@@ -373,17 +424,25 @@ class PSparsified(_Blockwise):
                 values,
                 n_threads,
             )
-        if p == 1:
-            indices, weights = np.arange(shape[1]), values.reshape(shape)
-        elif p > DENSE_ABOVE:
-            csr = sp.csr_array((values, entry_columns, indptr), shape=shape)
-            indices, weights = _dense_without_null_columns(csr.toarray())
-        else:
-            entry_rows = np.repeat(np.arange(shape[0]), counts)
-            indices, weights = _csc_without_null_columns(
-                values, entry_rows, entry_columns, shape
-            )
-        return Sketch(shape, indices, weights, 1 / np.sqrt(self.s * p))
+        return _Entries(columns[0], width, counts, entry_columns, values)
+
+
+class _Entries(NamedTuple):
+    """Non-zeros of some columns of a sketch, row by row."""
+
+    start: int  # the first column
+    width: int
+    counts: np.ndarray  # of each row
+    columns: np.ndarray  # from the first one on
+    values: np.ndarray
+
+
+def _to_dense(entries, n_rows, p):
+    shape = n_rows, entries.width
+    if p == 1:
+        return entries.values.reshape(shape)
+    indptr = np.concatenate([[0], np.cumsum(entries.counts)])
+    return sp.csr_array((entries.values, entries.columns, indptr), shape).toarray()
 
 
 class Gaussian(PSparsified):
@@ -476,7 +535,7 @@ class SubSampling(_Distribution):
         object.__setattr__(self, "s", len(indices))
         object.__setattr__(self, "indices", indices.copy())
 
-    def _draw(self, n, key):
+    def _draw(self, n, key, n_threads):
         if self.probabilities is not None:
             chosen, values = self._by_probability(n, key)
         elif self.indices is not None:
@@ -503,11 +562,12 @@ class SubSampling(_Distribution):
             raise ValueError(f"s={self.s} points cannot be chosen out of n={n}")
         generator = make_generator(key)
         drawn = np.empty(0, np.int64)
-        while True:
+        for _ in range(MAX_ROUNDS):
             drawn = np.concatenate([drawn, generator.integers(n, size=2 * self.s)])
             first_seen = np.sort(np.unique(drawn, return_index=True)[1])
             if len(first_seen) >= self.s:
                 return drawn[first_seen[: self.s]]
+        raise RuntimeError(f"{self.s} different points out of {n} were not found")
 
     def _by_probability(self, n, key):
         q = check_real_array(self.probabilities, "probabilities").astype(float)
@@ -546,7 +606,7 @@ class Accumulation(_Distribution):
         super().__post_init__()
         check_int(self.m, "m", minimum=1)
 
-    def _draw(self, n, key):
+    def _draw(self, n, key, n_threads):
         chosen = make_generator(key).integers(n, size=self.s * self.m)
         signs = _signs(make_generator(key, stream=1), self.s * self.m)
         rows = np.repeat(np.arange(self.s), self.m)
@@ -577,7 +637,7 @@ class ROS(_Distribution):
         super().__post_init__()
         check_option(self.transform, "transform", self.TRANSFORMS)
 
-    def _draw(self, n, key):
+    def _draw(self, n, key, n_threads):
         if self.transform == "hadamard" and n & (n - 1):
             raise ValueError(
                 f"transform='hadamard' needs n to be a power of 2, got n={n}; "

@@ -22,11 +22,12 @@ from sklearn.svm import SVC, SVR
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import pskernels as psk
-from pskernels._engine import weighted_variance
+from pskernels._points import total_variance
 from pskernels.estimators import (
     KernelSketch,
     SketchedKernelClassifier,
     SketchedKernelRegressor,
+    SketchedKernelRegressorCV,
     SketchedQuantileRegressor,
 )
 from pskernels.estimators.base import robust_size, weighted_median
@@ -246,11 +247,9 @@ def test_weighted_helpers_count_repetitions(rng):
     assert robust_size(np.array([0.0, 0.0, 0.0, 4.0])) == 1.0
     X = rng.normal(size=(30, 4)) + 3
     X[X > 3.5] = 0
-    expected = np.repeat(X, weight, axis=0).var()
+    expected = np.repeat(X, weight, axis=0).var(axis=0).sum()
     for points in (X, sp.csr_array(X)):
-        assert weighted_variance(points, weight.astype(float)) == pytest.approx(
-            expected
-        )
+        assert total_variance(points, weight.astype(float)) == pytest.approx(expected)
 
 
 # ---- scores and intervals ----
@@ -346,7 +345,7 @@ def test_class_weight_is_a_sample_weight(rng):
     options = dict(alpha=1e-3, random_state=0)  # gamma does not see class weights
     balanced = SketchedKernelClassifier(class_weight="balanced", **options)
     weight = np.where(labels == 1, 0.5 / labels.mean(), 0.5 / (1 - labels.mean()))
-    gamma = 1 / (3 * X.var())
+    gamma = 1 / X.var(axis=0).sum()
     expected = SketchedKernelClassifier(gamma=gamma, **options).fit(X, labels, weight)
     np.testing.assert_allclose(
         balanced.fit(X, labels).decision_function(X),
@@ -713,3 +712,74 @@ def test_robust_losses_ignore_outliers(rng):
     }
     assert min(scores[loss] for loss in REGRESSION_LOSSES[:-1]) > 0.9
     assert scores["squared"] < 0
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        KernelSketch(n_components=10, random_state=0),
+        SketchedKernelRegressor(n_components=10, random_state=0),
+        SketchedKernelRegressorCV(
+            n_components=10, alphas=[1e-3], gammas=[1.0], cv=3, random_state=0
+        ),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_a_refit_that_fails_leaves_the_old_model(model, rng):
+    X, y = make_data(rng)
+    method = "predict" if hasattr(model, "predict") else "transform"
+    before = getattr(model.fit(X, y), method)(X)
+    wider = np.column_stack([X, X])
+    with pytest.raises(ValueError, match=r"p must be in \(0, 1\]"):
+        model.set_params(p=3.0).fit(wider, y)
+    assert model.n_features_in_ == X.shape[1]
+    np.testing.assert_array_equal(getattr(model, method)(X), before)
+
+
+def test_weights_that_cannot_be_summed_are_blamed(rng):
+    X, y = make_data(rng)
+    model = SketchedKernelRegressor(n_components=10, random_state=0)
+    with pytest.raises(ValueError, match="sample_weight must have a finite sum"):
+        model.fit(X, y, sample_weight=np.full(len(y), 1e307))
+
+
+@pytest.mark.parametrize(
+    "labels, match",
+    [
+        ([1.0, 1.0], "got one class: 1.0$"),
+        (["a", "a"], "got one class: 'a'$"),
+        (["a", None], "labels of one kind.*got NoneType and str"),
+        (["a", 1.5], "labels of one kind.*got float and str"),
+    ],
+)
+def test_labels_that_are_no_classes(labels, match, rng):
+    X, _ = make_data(rng)
+    mixed = len({type(label) for label in labels}) > 1
+    y = np.resize(np.array(labels, dtype=object if mixed else None), len(X))
+    for options in ({}, {"class_weight": "balanced"}):
+        with pytest.raises(ValueError, match=match):
+            SketchedKernelClassifier(n_components=10, **options).fit(X, y)
+
+
+@pytest.mark.parametrize("shift", [0.0, 2024.0, -1e5])
+def test_no_shift_of_a_column_changes_the_default_kernel(shift, rng):
+    X, y = make_data(rng)
+    model = SketchedKernelRegressor(n_components=20, random_state=0).fit(X, y)
+    expected = model.predict(X)
+    moved = X.copy()
+    moved[:, 0] += shift
+    moved = np.column_stack(
+        [moved, np.full(len(X), 2024.0)]
+    )  # and one that is constant
+    again = clone(model).fit(moved, y)
+    assert again.kernel_.gamma == pytest.approx(1 / X.var(axis=0).sum(), rel=1e-6)
+    np.testing.assert_allclose(again.predict(moved), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_variance_that_underflows_is_said(rng):
+    X, y = make_data(rng)
+    with pytest.warns(RuntimeWarning, match="variance of X, 0, underflows") as caught:
+        SketchedKernelRegressor(n_components=20, random_state=0).fit(1e-170 * X, y)
+    assert caught[0].filename == __file__
+    # points that are all the same have no scale: nothing to say
+    psk.sketch_gram(np.ones((50, 2)), 5, 0.5, random_state=0)

@@ -123,7 +123,7 @@ def test_what_a_fit_leaves_behind(dtype, rng):
     X = make_points(rng, 200, 4, dtype)
     fm = FeatureMap(sketch=SKETCHES["p-SR"], random_state=0).fit(X)
     assert fm.kernel_ == psk.RBF(fm.kernel_.gamma)
-    assert fm.kernel_.gamma == pytest.approx(1 / (4 * X.astype(float).var()))
+    assert fm.kernel_.gamma == pytest.approx(1 / X.astype(float).var(axis=0).sum())
     indices = fm.sketch_.indices
     np.testing.assert_array_equal(indices, SKETCHES["p-SR"].draw(200, 0).indices)
     np.testing.assert_array_equal(fm.landmarks_, X[indices])
@@ -371,13 +371,13 @@ def test_fit_transform_is_fit_and_transform(sketch, dtype, rng):
 
 def test_x_is_checked_once_by_fit_transform(rng, monkeypatch):
     passes = []
-    column_moments = module._engine.column_moments
+    column_moments = module._points.column_moments
 
     def counted(*arguments):
         passes.append(1)
         return column_moments(*arguments)
 
-    monkeypatch.setattr(module._engine, "column_moments", counted)
+    monkeypatch.setattr(module._points, "column_moments", counted)
     FeatureMap(gamma=GAMMA, random_state=0).fit_transform(make_points(rng, 100, 3))
     assert len(passes) == 1
 

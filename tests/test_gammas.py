@@ -7,7 +7,7 @@ from conftest import TOLERANCE
 from test_memory import MB, peak_below
 
 import pskernels as psk
-from pskernels import _engine
+from pskernels import _engine, _points
 from pskernels.feature_map import fit_transform_gammas, share_distances
 
 GAMMAS = [0.3, 1.7, 0.05]
@@ -58,8 +58,8 @@ def test_products_of_all_gammas(rng, dtype, tolerance):
         kernel=psk.RBF(1.0),
         center=np.zeros(3),
         dtype=np.dtype(dtype),
-        landmarks=_engine.Rows(X, sketch.indices),
-        points=_engine.Rows(X),
+        landmarks=_points.Rows(X, sketch.indices),
+        points=_points.Rows(X),
         weights=sketch.weights,
         n_threads=2,
         memory_limit=2**24,

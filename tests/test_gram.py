@@ -357,7 +357,7 @@ def test_the_kernel_that_was_used_is_returned(rng):
     X = make_points(rng, 100, 4, "float64")
     result = psk.sketch_gram(X, 5, 0.5, random_state=0)
     assert isinstance(result.kernel, psk.RBF)
-    assert result.kernel.gamma == pytest.approx(1 / (4 * X.var()))
+    assert result.kernel.gamma == pytest.approx(1 / X.var(axis=0).sum())
     SKSt, SK, sketch = result
     coef = sketch.scaled_weights().T @ np.ones(5)
     predicted = psk.kernel_matmul(X, X[sketch.indices], coef, kernel=result.kernel)
@@ -460,14 +460,21 @@ def test_precomputed_reads_only_rows_of_landmarks(rng):
 # ---- gamma ----
 
 
-def test_gamma_scale_is_that_of_scikit_learn(dtype, rng):
-    X = (rng.normal(size=(3000, 4)) * [1, 2, 3, 4] + 5).astype(dtype)
+def test_gamma_scale_is_that_of_scikit_learn_on_standardised_features(rng):
+    X = rng.normal(size=(300, 4)) * [1, 2, 3, 4] + [0, 5, 2024, -1e6]
+    standard = (X - X.mean(axis=0)) / X.std(axis=0)
+    gamma = psk.sketch_gram(standard, 5, 0.1).kernel.gamma
+    assert gamma == pytest.approx(1 / (4 * standard.var()))
+
+
+def test_gamma_scale_does_not_depend_on_shifts(dtype, rng):
+    X = (rng.normal(size=(3000, 4)) * [1, 2, 3, 4] + [0, 5, 2024, 0]).astype(dtype)
     sketch = SKETCHES["sparse"].draw(3000, random_state=0)
     default = psk.sketch_gram(X, sketch=sketch).SK
-    gamma = 1 / (4 * X.astype(float).var())
+    gamma = 1 / X.astype(float).var(axis=0).sum()
     given = psk.sketch_gram(X, sketch=sketch, gamma=gamma).SK
     np.testing.assert_allclose(
-        default, given, rtol=1e-5 if dtype == "float32" else 1e-12
+        default, given, rtol=1e-5 if dtype == "float32" else 1e-12, atol=1e-12
     )
     named = psk.sketch_gram(X, sketch=sketch, gamma="scale").SK
     np.testing.assert_array_equal(default, named)

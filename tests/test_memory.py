@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import pskernels as psk
 
@@ -89,3 +90,34 @@ def test_solving_takes_a_few_vectors_beside_the_features(loss, rng):
     y = np.sign(Z[:, 0] + rng.normal(size=50_000))
     with peak_below(Z.nbytes / 3):
         assert psk.solve(Z, y, loss=loss, alpha=1e-4, tol=1e-5).converged
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
+def test_the_median_rule_keeps_to_the_limit(kernel, rng):
+    X = rng.normal(size=(3000, 20))
+    sketch = psk.PSparsified(20).draw(3000, random_state=0)
+    out = np.empty((20, 3000))
+    with peak_below(2 * MB + 200_000):
+        psk.sketch_gram(
+            X,
+            sketch=sketch,
+            kernel=kernel,
+            gamma="median",
+            out=out,
+            memory_limit=2 * MB,
+        )
+
+
+def test_the_median_rule_of_sparse_points_keeps_to_the_limit(rng):
+    X = sp.random_array((2000, 300_000), density=2e-4, rng=rng, format="csr")
+    limit = 100 * MB
+    with peak_below(limit):
+        result = psk.sketch_gram(
+            X, 20, 0.01, gamma="median", random_state=0, memory_limit=limit
+        )
+    rows = np.random.default_rng(0).choice(2000, 1000, replace=False)
+    some = X[rows]
+    norms = some.multiply(some).sum(axis=1)
+    squares = norms[:, None] + norms - 2 * (some @ some.T).toarray()
+    median = np.median(squares[np.triu_indices(1000, 1)])
+    assert result.kernel.gamma == pytest.approx(0.5 / median)

@@ -4,6 +4,10 @@ Tests of laws use fixed seeds, so that they pass or fail for good; the comments
 give the probability that a right implementation fails for a random seed.
 """
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -505,3 +509,54 @@ def test_a_sketch_that_was_changed_after_it_was_checked(rng):
     feature_map.fit(X).whitening_ = np.ones((3, feature_map.rank_))
     with pytest.raises(ValueError, match="does not make"):
         feature_map.transform(X)
+
+
+@pytest.mark.parametrize("n", [2**38 + 1, 10**15, 2**63, 2**200])
+@pytest.mark.parametrize("sketch", [psk.PSparsified(2), psk.SubSampling(2)], ids=str)
+def test_more_points_than_can_be_drawn_are_refused(sketch, n):
+    with pytest.raises(ValueError, match=f"n must be at most 274877906944, got {n}"):
+        sketch.draw(n)
+
+
+def test_a_tiny_p_draws_nothing_and_says_so():
+    with pytest.raises(ValueError, match="no landmark was drawn"):
+        psk.PSparsified(3, 5e-324).draw(100, random_state=0)
+
+
+@pytest.mark.parametrize("p", [0.001, 0.2, 0.5, 1.0])
+def test_long_rows_are_cut_without_a_trace(p, monkeypatch):
+    n = 3 * _sketch.BLOCK + 17
+    sketch = psk.PSparsified(3, p, "gaussian")
+    whole = sketch.draw(n, random_state=0)
+    block = sketch.draw_block(n, 0, rows=(1, 3), columns=(70_000, 190_000))
+    monkeypatch.setattr("pskernels.sketches.ENTRIES_OF_A_ROW", 10)
+    cut = sketch.draw(n, random_state=0)
+    np.testing.assert_array_equal(cut.indices, whole.indices)
+    np.testing.assert_array_equal(cut.to_scipy().data, whole.to_scipy().data)
+    cut_block = sketch.draw_block(n, 0, rows=(1, 3), columns=(70_000, 190_000))
+    assert (cut_block.to_scipy() != block.to_scipy()).nnz == 0
+
+
+ONE_THREAD = """
+import sys, threading
+import numpy as np, pskernels as psk
+
+def n_threads():
+    return len(__import__("os").listdir("/proc/self/task"))
+
+X = np.random.default_rng(0).normal(size=(20_000, 3))
+psk.Gaussian(2).draw(10, random_state=0, n_threads=1)
+before = n_threads()
+psk.Gaussian(50).draw(20_000, random_state=0, n_threads=1)
+psk.sketch_gram(X, 100, 0.1, n_threads=1)
+psk.FeatureMap(sketch=psk.PSparsified(100, 0.1), n_threads=1).fit(X)
+assert n_threads() == before, (before, n_threads())
+print("one")
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="needs /proc")
+def test_one_thread_is_one_thread_for_drawing_too():
+    command = [sys.executable, "-P", "-c", ONE_THREAD]
+    printed = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert printed.stdout.strip() == "one", printed.stderr

@@ -517,3 +517,32 @@ def test_bad_data(rng):
 def test_bad_solver_options(make, match):
     with pytest.raises(ValueError, match=match):
         make()
+
+
+@pytest.mark.parametrize("hessian", ["direct", "cg"])
+@each_loss
+def test_a_cold_path_is_solve_to_the_last_bit(loss, hessian, rng):
+    Z, y = problem(loss, rng)
+    alphas = [1e-1, 1e-3, 1e-5]
+    solver = "auto" if isinstance(loss, psk.Squared) else psk.Newton(hessian)
+    options = dict(loss=loss, solver=solver, tol=1e-5)
+    for alpha, one in zip(
+        alphas, psk.path(Z, y, alphas=alphas, warm=False, **options), strict=True
+    ):
+        alone = psk.solve(Z, y, alpha=alpha, **options)
+        np.testing.assert_array_equal(one.coef, alone.coef)
+        np.testing.assert_array_equal(one.dual, alone.dual)
+        assert one.intercept == alone.intercept and one.dual_gap == alone.dual_gap
+
+
+@pytest.mark.parametrize(
+    "loss", [psk.Huber(0.5), psk.Pinball([0.2, 0.7]), psk.Squared()]
+)
+def test_a_cold_path_of_several_outputs(loss, rng):
+    Z, y = problem(psk.Squared(), rng)
+    Y = np.column_stack([y, y[::-1]])
+    options = dict(loss=loss, output_matrix=np.eye(2) + 0.3)
+    paths = psk.path(Z, Y, alphas=[1e-2, 1e-4], warm=False, **options)
+    alone = psk.solve(Z, Y, alpha=1e-4, **options)
+    np.testing.assert_array_equal(paths[1].coef, alone.coef)
+    np.testing.assert_array_equal(paths[1].intercept, alone.intercept)

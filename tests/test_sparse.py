@@ -8,7 +8,7 @@ from conftest import TOLERANCE
 from test_memory import MB, peak_below
 
 import pskernels as psk
-from pskernels import _engine
+from pskernels import _engine, _points
 
 GAMMA = 0.3
 FEW, MANY = 7, 1500  # features: blocks are made dense, or stay sparse
@@ -35,7 +35,7 @@ def dense_kernel(X, Y, kernel):
 
 @pytest.mark.parametrize("d", [FEW, MANY])
 def test_both_ways_are_taken(d):
-    rows = _engine.Rows(make_points(50, d))
+    rows = _points.Rows(make_points(50, d))
     assert _engine._by_sparse_products(psk.RBF(GAMMA), rows, rows) == (d == MANY)
 
 

@@ -1,6 +1,7 @@
 """What the estimators share: checks of data, the feature map, the fitted model."""
 
 import warnings
+from contextlib import contextmanager
 from functools import partial
 from numbers import Integral, Real
 
@@ -14,13 +15,14 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from pskernels._engine import weighted_variance
+from pskernels._points import total_variance
 from pskernels._random import philox_key
 from pskernels._validation import (
     canonical_csr,
     check_int,
     check_memory_limit,
     check_positive,
+    levels_to_the_caller,
 )
 from pskernels.choice import (
     FIRST_ROWS,
@@ -45,7 +47,6 @@ from pskernels.kernels import (
 )
 from pskernels.sketches import WITH_P, Sketch, SubSampling, get_sketch
 from pskernels.solvers import path
-from pskernels.solvers.base import levels_to_the_caller
 
 # n·alpha by default: `Ridge(0.1)`.  On the data sets of bench/estimators.py squared
 # errors hardly change from 1e-4 to 1e-6, since 100 features regularise by themselves;
@@ -150,7 +151,8 @@ class SketchedEstimator(BaseEstimator):
             )
         kernel = get_kernel(self.kernel, gamma)
         if weight is not None and getattr(kernel, "gamma", None) == "scale":
-            kernel = kernel.with_gamma(X, weighted_variance(X, weight))
+            limit = check_memory_limit(self.memory_limit, DEFAULT_MEMORY_LIMIT)
+            kernel = kernel.with_gamma(X, total_variance(X, weight), limit)
 
         def make_map(sketch):
             return FeatureMap(
@@ -205,7 +207,9 @@ class SketchedEstimator(BaseEstimator):
                 )
             return SubSampling(indices=np.arange(n)).draw(n)
         sketch = self._get_distribution(make_map, X, y, s, seed)
-        return sketch if isinstance(sketch, Sketch) else sketch.draw(n, seed)
+        if isinstance(sketch, Sketch):
+            return sketch
+        return sketch.draw(n, seed, self.n_threads)
 
     def _get_distribution(self, make_map, X, y, s, seed):
         """That of s rows, or the one that was given; p is chosen here."""
@@ -315,6 +319,18 @@ class SketchedEstimator(BaseEstimator):
         return self._of_map.kernel_
 
 
+@contextmanager
+def all_or_nothing(estimator):
+    """Leave an estimator as it was if a fit fails, so that its old model works."""
+    before = vars(estimator).copy()
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
+
+
 def _name_text_columns(X):
     """The columns of a frame that hold text, for a message."""
     dtypes = getattr(X, "dtypes", None)
@@ -352,9 +368,10 @@ class SketchedMachine(SketchedEstimator):
         -------
         The estimator itself.
         """
-        X, y, weight = self._check_data(X, y, sample_weight)
-        self._warn_if_unscaled(X)
-        return self._fit_checked(X, y, weight)
+        with all_or_nothing(self):
+            X, y, weight = self._check_data(X, y, sample_weight)
+            self._warn_if_unscaled(X)
+            return self._fit_checked(X, y, weight)
 
     def _fit_checked(self, X, y, weight):
         """`fit` to what `_check_data` returns."""
@@ -398,6 +415,13 @@ class SketchedMachine(SketchedEstimator):
             sample_weight = _check_sample_weight(
                 sample_weight, X, dtype=np.float64, ensure_non_negative=True
             )
+            with np.errstate(over="ignore"):
+                total = sample_weight.sum()
+            if not np.isfinite(total):
+                raise ValueError(
+                    "sample_weight must have a finite sum, but it overflows float64; "
+                    "divide all weights by the largest one"
+                )
         return X, y, sample_weight
 
     def _balance(self, y, weight):

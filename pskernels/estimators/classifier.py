@@ -176,6 +176,16 @@ n_features_in_, feature_names_in_
         # of each class against the rest, divided by their sum
         return scipy.special.log_softmax(scipy.special.log_expit(decisions), axis=1)
 
+    def _check_data(self, X, y, sample_weight):
+        X, y, weight = super()._check_data(X, y, sample_weight)
+        kinds = sorted({type(label).__name__ for label in y.tolist()})
+        if len(kinds) > 1 and "str" in kinds or "NoneType" in kinds:
+            raise ValueError(
+                "y must hold labels of one kind, numbers or text, got "
+                f"{' and '.join(kinds)}"
+            )
+        return X, y, weight
+
     def _balance(self, y, weight):
         if self.class_weight is None:
             return weight
@@ -193,7 +203,7 @@ n_features_in_, feature_names_in_
         if n_classes < 2:
             raise ValueError(
                 "y must have at least two classes (of positive weight), got one class: "
-                f"{self.classes_[0]!r}"
+                f"{self.classes_.tolist()[0]!r}"
             )
         if n_classes == 2:
             return 2.0 * codes - 1.0

@@ -14,9 +14,10 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import ParameterGrid, check_cv
 from sklearn.utils.metaestimators import _safe_split
 
-from pskernels._engine import weighted_variance
+from pskernels._points import total_variance
 from pskernels._progress import progress
 from pskernels._validation import check_memory_limit, check_option
+from pskernels.estimators.base import all_or_nothing
 from pskernels.estimators.classifier import SketchedKernelClassifier
 from pskernels.estimators.quantile import SketchedQuantileRegressor
 from pskernels.estimators.regressor import SketchedKernelRegressor
@@ -56,6 +57,11 @@ class Search:
         -------
         The estimator itself.
         """
+        with all_or_nothing(self):
+            self._search(X, y, sample_weight, groups)
+        return self
+
+    def _search(self, X, y, sample_weight, groups):
         X, y, weight = self._check_data(X, y, sample_weight)
         self._warn_if_unscaled(X)
         if isinstance(self.n_components, str):
@@ -72,7 +78,6 @@ class Search:
         machine.set_params(**self.best_params_)._fit_checked(X, y, weight)
         learnt = vars(machine).keys() - machine.get_params(deep=False).keys()
         vars(self).update({name: vars(machine)[name] for name in learnt})
-        return self
 
     def _make_machine(self):
         """The machine of a candidate, with the parameters that all of them share."""
@@ -175,7 +180,8 @@ def default_gammas(kernel, X, weight):
     if not isinstance(named, _GammaKernel) or named is kernel:
         return None
     weight = np.ones(X.shape[0]) if weight is None else weight
-    scale = named.with_gamma(X, weighted_variance(X, weight)).gamma
+    variance = total_variance(X, weight)
+    scale = named.with_gamma(X, variance, DEFAULT_MEMORY_LIMIT).gamma
     return [float(gamma) for gamma in scale * GAMMA_MULTIPLES]
 
 

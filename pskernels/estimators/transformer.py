@@ -5,7 +5,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from pskernels.choice import grow, mean_residual
-from pskernels.estimators.base import SketchedEstimator
+from pskernels.estimators.base import SketchedEstimator, all_or_nothing
 
 
 class KernelSketch(
@@ -23,7 +23,8 @@ class KernelSketch(
         "linear", "cosine", "sobolev" (for features ≥ 0), "precomputed"; an object such
         as ``Matern(0.5, nu=2.5)``; or a function of two arrays of points.
     gamma : float, "scale" or "median", optional
-        Scale of the kernel.  None means "scale": 1 / (n_features · X.var()).
+        Scale of the kernel.  None means "scale": 1 / the sum of the
+        columns' variances.
     sketch : str or sketch
         "p-sr" and "p-sg" (p-sparsified, with signs or normal numbers), "nystroem",
         "gaussian", "accumulation", "count-sketch", "ros"; or an object such as
@@ -142,17 +143,18 @@ class KernelSketch(
         return self._fit(X, y, transform=True)
 
     def _fit(self, X, y, transform):
-        X = self._check_points(X, reset=True)
-        self._warn_if_unscaled(X)
-        targets = None
-        if y is not None and self.p == "auto":
-            check_consistent_length(X, y)
-            targets = np.asarray(y)
-            targets = targets if targets.dtype.kind in "biuf" else None
-        make_map = self._map_maker(X, None, self.gamma)
-        self.feature_map_, Z = self._fit_map(
-            make_map, X, targets, None, self._seed(), transform
-        )
+        with all_or_nothing(self):
+            X = self._check_points(X, reset=True)
+            self._warn_if_unscaled(X)
+            targets = None
+            if y is not None and self.p == "auto":
+                check_consistent_length(X, y)
+                targets = np.asarray(y)
+                targets = targets if targets.dtype.kind in "biuf" else None
+            make_map = self._map_maker(X, None, self.gamma)
+            self.feature_map_, Z = self._fit_map(
+                make_map, X, targets, None, self._seed(), transform
+            )
         return Z
 
     def _grow(self, features, X, y, weight, seed, rtol):

@@ -347,6 +347,8 @@ class _Run:
             results[k] = progress.result(self.solver)
             if self.warm:
                 start = results[k]
+            else:
+                objective.restart()
         return results
 
     def _by_output(self):

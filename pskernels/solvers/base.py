@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pskernels._validation import check_points
+from pskernels._validation import check_points, levels_to_the_caller
 from pskernels.objective import gap_scale
 
 # Solvers stop a little below the tolerance, since the last certificate is computed
@@ -18,8 +18,6 @@ SAFETY = 0.9
 # Of the first envelope that Newton's method would take.
 ENVELOPE_WIDTHS = 0.25 ** np.arange(8)
 
-
-PACKAGE = "pskernels"
 
 # Advice where no solver can do better.
 ROUNDED = "rounding hides more: y or features are far from 0, or y is interpolated"
@@ -268,15 +266,6 @@ def warn_if_not_converged(result):
             ConvergenceWarning,
             stacklevel=levels_to_the_caller(),
         )
-
-
-def levels_to_the_caller():
-    """Frames of this package above the one that calls this, and one more."""
-    frame, level = sys._getframe(1), 1
-    # __package__ is None in scripts
-    while frame.f_back and str(frame.f_globals.get("__package__")).startswith(PACKAGE):
-        frame, level = frame.f_back, level + 1
-    return level
 
 
 def merge(results):

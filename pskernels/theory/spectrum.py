@@ -263,7 +263,7 @@ def gram_spectrum(
     limit, s = min(max_rows, n), min(FIRST_ROWS, max_rows, n)
     trace = None
     while True:
-        sketch = PSparsified(s).draw(n, seed)
+        sketch = PSparsified(s).draw(n, seed, n_threads)
         feature_map = FeatureMap(sketch=sketch, **options).fit(X)
         if trace is None:
             diagonal = kernel_diagonal(feature_map.kernel_, X, np.arange(n))
