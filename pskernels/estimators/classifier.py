@@ -178,12 +178,13 @@ n_features_in_, feature_names_in_
 
     def _check_data(self, X, y, sample_weight):
         X, y, weight = super()._check_data(X, y, sample_weight)
-        kinds = sorted({type(label).__name__ for label in y.tolist()})
-        if len(kinds) > 1 and "str" in kinds or "NoneType" in kinds:
-            raise ValueError(
-                "y must hold labels of one kind, numbers or text, got "
-                f"{' and '.join(kinds)}"
-            )
+        if y.dtype == object:
+            kinds = sorted({type(label).__name__ for label in y})
+            if len(kinds) > 1 and ("str" in kinds or "NoneType" in kinds):
+                raise ValueError(
+                    "y must hold labels of one kind, numbers or text, got "
+                    f"{' and '.join(kinds)}"
+                )
         return X, y, weight
 
     def _balance(self, y, weight):
