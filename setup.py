@@ -3,6 +3,8 @@
 Switches, read from the environment:
   PSKERNELS_NO_OPENMP=1   build without OpenMP (one thread)
   PSKERNELS_DEBUG=1       bounds checks, -O1 -g
+  PSKERNELS_SANITIZE=...  what -fsanitize takes: address,undefined or thread, for
+                          .ci/sanitize, which also says how to run such a build
   SOURCE_DATE_EPOCH=...   the date of all files in sdist and wheel, 1980-02-01 if unset
 
 Builds of one commit are the same to the byte; .ci/reproduce checks it.
@@ -21,6 +23,7 @@ from setuptools.command.sdist import sdist
 
 NO_OPENMP = os.environ.get("PSKERNELS_NO_OPENMP") == "1"
 DEBUG = os.environ.get("PSKERNELS_DEBUG") == "1"
+SANITIZE = os.environ.get("PSKERNELS_SANITIZE", "")
 
 # A compiler without OpenMP fails here, loudly, unless it was asked to do without.
 if NO_OPENMP:
@@ -32,6 +35,10 @@ else:
 
 # -g0: Python's own flags have -g, which writes the folder of the build into the files.
 optimise = ["-O1", "-g"] if DEBUG else ["-O3", "-g0"]
+sanitize = []
+if SANITIZE:  # -g1: lines, which are what the reports name
+    optimise = ["-O2", "-g1", "-fno-omit-frame-pointer"]
+    sanitize = [f"-fsanitize={SANITIZE}", "-fno-sanitize-recover=all"]
 # The first two change no value: no floating-point exception or errno is ever read,
 # and without them GCC leaves the square root and selections scalar.  -fopenmp-simd:
 # sums may be vectorised where src/simd.h says so, threads or not.  -Wno-psabi:
@@ -98,8 +105,8 @@ setup(
                 name,
                 sources,
                 include_dirs=["src"],
-                extra_compile_args=optimise + omp_compile + flags,
-                extra_link_args=omp_link,
+                extra_compile_args=optimise + sanitize + omp_compile + flags,
+                extra_link_args=sanitize + omp_link,
                 depends=native_files,
             )
             for name, (sources, flags) in EXTENSIONS.items()
