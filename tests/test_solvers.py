@@ -119,7 +119,8 @@ def solve_quadratic_programme(loss, Z, y, alpha):
             "fun": lambda x: A @ x - limit,
             "jac": lambda x: A,
         },
-        options={"ftol": 1e-13, "maxiter": 1000},
+        # at 1e-13 rounding decides whether the search ends well
+        options={"ftol": 1e-10, "maxiter": 1000},
     )
     assert best.success
     return best.fun
