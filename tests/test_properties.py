@@ -206,6 +206,16 @@ SKETCHES = {
 sketch_names = st.sampled_from(sorted(SKETCHES))
 
 
+def draw_sketch(name, n, seed, n_threads=None):
+    """A sketch, or None if all of it is 0: nothing drawn, or signs that cancel."""
+    try:
+        sketch = SKETCHES[name](n).draw(n, seed, n_threads)
+    except ValueError as error:
+        assert "no landmark was drawn" in str(error)
+        return None
+    return sketch if len(sketch.indices) else None
+
+
 @examples
 @given(arrays(), kernels, sketch_names, seeds, threads)
 def test_sketch_gram_is_the_dense_one(X, kernel, sketch_name, seed, n_threads):
@@ -213,10 +223,8 @@ def test_sketch_gram_is_the_dense_one(X, kernel, sketch_name, seed, n_threads):
     gamma = make_gamma(X)
     options = {} if kernel in reference.WITHOUT_GAMMA else {"gamma": gamma}
     n, before = len(X), X.copy()
-    try:
-        sketch = SKETCHES[sketch_name](n).draw(n, random_state=seed)
-    except ValueError as error:
-        assert "no landmark was drawn" in str(error)
+    sketch = draw_sketch(sketch_name, n, seed)
+    if sketch is None:
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -367,10 +375,8 @@ def test_blocks_of_a_sketch_are_its_parts(n, s, p, kind, seed, n_threads, data):
 @examples
 @given(sketch_names, st.integers(1, 300), st.integers(1, 4), seeds, threads)
 def test_products_with_a_sketch_are_those_of_its_matrix(name, n, c, seed, n_threads):
-    try:
-        sketch = SKETCHES[name](n).draw(n, seed, n_threads)
-    except ValueError as error:
-        assert "no landmark was drawn" in str(error)
+    sketch = draw_sketch(name, n, seed, n_threads)
+    if sketch is None:
         return
     rng = np.random.default_rng(seed)
     S = sketch.to_dense()
@@ -554,7 +560,7 @@ def test_solutions_do_not_depend_on_threads_order_or_strides(
         )
     np.testing.assert_array_equal(one.coef, several.coef)
     assert one.dual_gap == several.dual_gap
-    assert one.objective <= one.null_objective * (1 + 1e-12)
+    assert one.objective <= one.null_objective * (1 + one.dual_gap + 1e-12)
     lowest = min(line.objective for line in one.history)
     assert one.objective <= lowest * (1 + 1e-9) + TINY
     # the same problem in other words: objectives agree within both certificates
