@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pskernels._products import Features
-from pskernels.losses import EPS, WeightedLoss
+from pskernels.losses import WeightedLoss
 from pskernels.outputs import Outputs
 
 # Σ ω ζ below this share of Σ ω |ζ| is rounding.
@@ -35,9 +35,6 @@ OBJECTIVE_FLOOR = 1e-9
 # A loss is smooth enough by itself if an envelope would not make its radius this
 # many times larger.
 SMOOTH_ENOUGH = 4.0
-
-TINY = np.finfo(np.float64).tiny
-SPLITTER = 2.0**27 + 1  # cuts a float64 into two halves of 26 bits
 
 # Norms of smaller vectors are lost in their squares.
 SMALLEST_SIZE = 1e-140
@@ -70,6 +67,8 @@ class Objective:
     ----------
     shift : array of shape (d,)
         What targets were moved by; b is relative to it.
+    targets : array of shape (d, n)
+        Those that were given, or, for classes, where residuals are 0.
     """
 
     def __init__(
@@ -87,9 +86,9 @@ class Objective:
         self.fit_intercept = fit_intercept
         self.null_intercept = np.zeros(outputs.d)
         self.shift = np.zeros(outputs.d)
-        # residuals are these times ±1: y·u - margin = y·(u - margin·y)
+        # a residual is u minus this, times ±1: y·u - margin = y·(u - margin·y)
         classes = points.loss.classification
-        self._targets = points.loss.margin * points.y if classes else points.y
+        self.targets = points.loss.margin * points.y if classes else points.y
         if fit_intercept:
             self._find_null_intercept()
         e = self.null_residuals()
@@ -285,80 +284,10 @@ class Objective:
         gap = excess + squared_norm(gradient) / (2 * self.alpha)
         return Certificate(objective, gap, excess, gradient)
 
-    def outer_model(self, theta, intercept):
-        """(coef, intercept) for features and targets as they were given."""
-        coef = self.outputs.coef(theta)
-        return coef, intercept + self.shift - self.features.moved(coef)
-
-    def rounding(self, theta, intercept, e, zeta, certificate, exact=False):
-        """Bound what rounding may hide of the gap of `outer_model`.
-
-        The gap that is proven is that of the model in exact arithmetic: P - D with
-        exact predictions u, and an exact G and a sum of flows that is exactly 0.  Each
-        of them is computed with an error of at most the rounding of as many operations
-        as there are, all of them in the worst direction.  Residuals that are `exact`
-        have been rounded once.
-        """
-        features, points = self.features, self.points
-        sizes = self.outputs.mixed_sizes(np.abs(theta) @ features.largest)
-        n_operations = features.r + self.outputs.k + 8
-        if exact:
-            error = (n_operations * EPS) ** 2 * sizes
-        else:
-            moved = self._inner_intercept(theta, intercept, self.shift, intercept)
-            error = n_operations * EPS * sizes + np.abs(moved[0])
-        hidden, product = points.rounding(e, zeta, error, exact)
-        _, total, size = points.flow(zeta)
-        share = 0.0  # of ζ, to be taken away so that flows add up to exactly 0
-        if self.fit_intercept:
-            share = 2 * np.max(np.abs(total) / np.maximum(size, TINY))
-            share += 2 * points.sum_error
-            hidden += share * (product + certificate.objective)
-        pulled = self.outputs.pulled_sizes(size)
-        error = (share + features.sum_error) * norm(pulled) * norm(features.largest)
-        error += 4 * EPS * (self.alpha * norm(theta) + norm(certificate.gradient))
-        hidden += error * (norm(certificate.gradient) + error / 2) / self.alpha
-        return hidden + points.sum_error * certificate.gap
-
-    def exact_residuals(self, theta, intercept):
-        """Residuals of `outer_model`, each rounded once."""
-        coef, _ = self.outer_model(theta, intercept)
-        pairs = self._inner_intercept(theta, intercept).T
-        e = [
-            self.features.exact_residuals(np.ascontiguousarray(v), pair, y)
-            for v, pair, y in zip(coef.T, pairs, self._targets, strict=True)
-        ]
-        return self.points.steps(np.array(e))
-
-    def _inner_intercept(self, theta, intercept, *less):
-        """The intercept of `outer_model` at the origin of the features, exactly.
-
-        Less some arrays (d,).  Returns an array (2, d): numbers, and what they have no
-        room for.
-        """
-        coef, outer = self.outer_model(theta, intercept)
-        pairs = []
-        for j, b in enumerate(outer):
-            terms = [b, *(-array[j] for array in less)]
-            if self.features.origin is not None:
-                terms.extend(exact_products(self.features.origin, coef[:, j]))
-            high = math.fsum(terms)
-            pairs.append((high, math.fsum([*terms, -high])))
-        return np.transpose(pairs)
-
     def relative(self, gap, objective):
         """gap / objective, and 0 for 0 / 0."""
         scale = gap_scale(objective, self.null_objective)
         return gap / scale if gap > 0 and scale > 0 else math.inf if gap > 0 else 0.0
-
-
-def exact_products(a, b):
-    """Numbers whose sum is that of a·b, exactly (Dekker, 1971)."""
-    high = a * b
-    a_high, b_high = (x * SPLITTER - (x * SPLITTER - x) for x in (a, b))
-    a_low, b_low = a - a_high, b - b_high
-    low = a_low * b_low - (((high - a_high * b_high) - a_low * b_high) - a_high * b_low)
-    return np.concatenate([high, low])
 
 
 def gap_scale(objective, null_objective):

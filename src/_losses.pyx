@@ -45,7 +45,8 @@ cdef extern from "loss_loops.h" nogil:
         const double *weight, double *sums)
     void psk_rounding(
         const double *loss, double eps, double own, double error, intp_t n,
-        const double *e, const double *zeta, const double *y, const double *weight, double *sums)
+        const double *e, const double *zeta, const double *y, const double *weight,
+        double *sums)
 
 cdef extern from "radial_loops.h" nogil:
     intp_t psk_radial_derivatives(
@@ -176,8 +177,8 @@ cdef void fenchel_young_of_chunk(
 
 cdef void rounding_of_chunk(
     const double *loss, bint radial, double eps, double own, const double *error,
-    intp_t d, intp_t stride, intp_t n, const double *e, const double *zeta, const double *y,
-    const double *weight, double *sums,
+    intp_t d, intp_t stride, intp_t n, const double *e, const double *zeta,
+    const double *y, const double *weight, double *sums,
 ) noexcept nogil:
     if radial:
         psk_radial_rounding(

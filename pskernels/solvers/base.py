@@ -10,6 +10,7 @@ import numpy as np
 
 from pskernels._validation import check_points, levels_to_the_caller
 from pskernels.objective import gap_scale
+from pskernels.rounding import bound_rounding, exact_residuals, make_model
 
 # Solvers stop a little below the tolerance, since the last certificate is computed
 # anew, with what rounding may hide.
@@ -218,16 +219,18 @@ class Progress:
             certificate = objective.certify(self.theta, e, self.dual)
         else:
             certificate, e = self._final
-        model = self.theta, self.intercept
-        rounding = objective.rounding(*model, e, self.dual, certificate)
+        model = make_model(objective, self.theta, self.intercept)
+        rounding = bound_rounding(objective, model, e, self.dual, certificate)
         rounded = self._would_matter(rounding, certificate)
         if rounded:
-            e = objective.exact_residuals(*model)
+            e = exact_residuals(objective, model)
             certificate = objective.certify(self.theta, e, self.dual)
-            rounding = objective.rounding(*model, e, self.dual, certificate, exact=True)
+            rounding = bound_rounding(
+                objective, model, e, self.dual, certificate, exact=True
+            )
         self.best = certificate.objective
         self.gap = certificate.gap + rounding
-        coef, intercept = objective.outer_model(*model)
+        coef, intercept = model.coef, model.intercept
         dual = objective.points.steps(self.dual).T  # ±1 is its own inverse
         if outputs.d == 1:
             coef, intercept, dual = coef[:, 0], float(intercept[0]), dual[:, 0]

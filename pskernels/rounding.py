@@ -1,0 +1,135 @@
+"""What makes a certificate a proof: a bound on all that rounding may hide of a gap.
+
+The gap that is proven is that of the model as it is returned, in exact arithmetic:
+P - D with exact predictions u, an exact G, and a sum of flows that is exactly 0.  Each
+of them was computed with an error of at most the rounding of as many operations as
+there are, all of them in the worst direction.  Where such a bound decides whether the
+tolerance is reached, residuals are computed once more, as if in twice the digits.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from pskernels.losses import EPS, Squared
+from pskernels.objective import BALANCED, norm
+
+TINY = np.finfo(np.float64).tiny
+SPLITTER = 2.0**27 + 1  # cuts a float64 into two halves of 26 bits
+
+
+class Model(NamedTuple):
+    """A model as solvers see it, and as it is returned."""
+
+    theta: np.ndarray
+    b: np.ndarray
+    coef: np.ndarray  # (r, d), for features and targets as they were given
+    intercept: np.ndarray  # (d,)
+
+
+def make_model(objective, theta, b):
+    """The model of Θ and b, with the coefficients and intercept that are returned."""
+    coef = objective.outputs.coef(theta)
+    moved = objective.features.moved(coef)
+    return Model(theta, b, coef, b + objective.shift - moved)
+
+
+def bound_rounding(objective, model, e, zeta, certificate, exact=False):
+    """Bound what rounding may hide of the gap of a model.
+
+    Parameters
+    ----------
+    objective : Objective
+    model : Model
+    e, zeta : arrays of shape (d, n)
+        Its residuals, and the derivatives that certify it.
+    certificate : Certificate
+    exact : bool
+        Whether e comes from `exact_residuals`.
+
+    Returns
+    -------
+    float
+    """
+    features, points, alpha = objective.features, objective.points, objective.alpha
+    error = _error_of_predictions(objective, model, exact)
+    if isinstance(points.loss, Squared) and len(error) > 1:
+        # a pass over all outputs would cost as much as a step
+        hidden, price, size, share = _hidden_by_squares(objective, certificate, error)
+    else:
+        hidden, product = points.rounding(e, zeta, error, exact)
+        price = product + certificate.objective
+        _, total, size = points.flow(zeta)
+        share = np.max(np.abs(total) / np.maximum(size, TINY))
+    taken = 0.0  # the share of ζ to be taken away, so that flows add up to exactly 0
+    if objective.fit_intercept:
+        taken = 2 * (share + points.sum_error)
+        hidden += taken * price
+    gradient, pulled = norm(certificate.gradient), objective.outputs.pulled_sizes(size)
+    error = (taken + features.sum_error) * norm(pulled) * norm(features.largest)
+    error += 4 * EPS * (alpha * norm(model.theta) + gradient)
+    hidden += error * (gradient + error / 2) / alpha
+    return hidden + points.sum_error * certificate.gap
+
+
+def _error_of_predictions(objective, model, exact):
+    """By how much predictions may be wrong, for each output."""
+    features, outputs = objective.features, objective.outputs
+    sizes = outputs.mixed_sizes(np.abs(model.theta) @ features.largest)
+    rounding = (features.r + outputs.k + 8) * EPS
+    if exact:
+        return rounding**2 * sizes
+    moved = _inner_intercept(objective, model, objective.shift, model.b)[0]
+    return rounding * sizes + np.abs(moved)
+
+
+def _hidden_by_squares(objective, certificate, error):
+    """(hidden, price, size, share) of the squared loss, without a pass over points.
+
+    If e is wrong by δ, at most EPS·(|y| + |e|) + error, the gap is (e - ζ)·δ + δ²/2
+    larger, and Σ ω (e - ζ)² / 2 is the excess.  What keeps flows from adding up to 0 is
+    taken from all ζ alike: another δ, which costs nothing else.
+    """
+    value = certificate.objective
+    size = math.sqrt(2 * value)
+    squares = size**2 + 2 * objective.null_objective  # Σ ω (e² + y²), at most
+    share = BALANCED + objective.points.sum_error
+    delta = 4 * (EPS**2 * squares + error @ error + (share * size) ** 2)
+    hidden = delta + 2 * math.sqrt(delta * certificate.excess) + 16 * EPS * value
+    return hidden, 0.0, np.full(len(error), size), BALANCED
+
+
+def exact_residuals(objective, model):
+    """Residuals of a model as it is returned, each rounded once."""
+    pairs = _inner_intercept(objective, model).T
+    e = [
+        objective.features.exact_residuals(np.ascontiguousarray(v), pair, y)
+        for v, pair, y in zip(model.coef.T, pairs, objective.targets, strict=True)
+    ]
+    return objective.points.steps(np.array(e))
+
+
+def _inner_intercept(objective, model, *less):
+    """The returned intercept at the origin of the features, less some arrays, exactly.
+
+    Returns an array (2, d): numbers, and what they have no room for.
+    """
+    origin = objective.features.origin
+    pairs = []
+    for j, intercept in enumerate(model.intercept.tolist()):
+        terms = [intercept, *(-array[j] for array in less)]
+        if origin is not None:
+            terms.extend(exact_products(origin, model.coef[:, j]))
+        high = math.fsum(terms)
+        pairs.append((high, math.fsum([*terms, -high])))
+    return np.transpose(pairs)
+
+
+def exact_products(a, b):
+    """Numbers whose sum is that of a·b, exactly (Dekker, 1971)."""
+    high = a * b
+    a_high, b_high = (x * SPLITTER - (x * SPLITTER - x) for x in (a, b))
+    a_low, b_low = a - a_high, b - b_high
+    low = a_low * b_low - (((high - a_high * b_high) - a_low * b_high) - a_high * b_low)
+    return np.concatenate([high, low])
