@@ -66,7 +66,7 @@ class Features:
 
     @cached_property
     def _column_range(self):
-        """Sums, minima and maxima of the columns."""
+        """Sums, of which it matters whether they are finite, minima and maxima."""
         partial = np.zeros((len(self._partial), 3, self.r))
         partial[:, 1], partial[:, 2] = np.inf, -np.inf
         self._passes.run(lambda k: _linear.column_range(self.Z, partial, k), self.n)

@@ -65,10 +65,13 @@ MATMUL_ROWS = DOT_ROWS
 
 def column_range(
     const real_t[:, ::1] Z,       # IN  (n, r)
-    double[:, :, ::1] partial,    # OUT (n_groups, 3, r): sums, minima, maxima so far
+    double[:, :, ::1] partial,    # INOUT (n_groups, 3, r): sums, minima, maxima
     int n_threads,
 ):
-    """Sums, minima and maxima of the columns of Z, for each group of rows."""
+    """Minima and maxima of the columns of Z, for each group of rows.
+
+    The sums say by being finite that all numbers are.
+    """
     cdef:
         intp_t n = Z.shape[0]
         intp_t n_groups = partial.shape[0]
