@@ -85,6 +85,7 @@ NPY_HEADER = re.compile(
     r"{'descr': '([^']*)', 'fortran_order': (True|False), "
     r"'shape': \(((?:\d{1,18}(?:, |,(?=\))|(?=\))))*)\), } *\n"
 )
+MAX_REASON = 500  # characters: what a file says may be long
 NPY_MAGIC = b"\x93NUMPY\x01\x00"
 
 
@@ -151,8 +152,10 @@ def load(path):
     data = Path(path).read_bytes()
     try:
         return _read_model(data)
+    except MemoryError:  # no file asks for much more than its size
+        raise
     except Exception as error:  # whatever a damaged file provokes
-        reason = str(error) or type(error).__name__
+        reason = (str(error) or type(error).__name__)[:MAX_REASON]
         raise ValueError(f"{path} is not a model of pskernels: {reason}") from error
 
 
