@@ -15,13 +15,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from pskernels import _gram
-from pskernels._points import COPY_BYTES, squared_norms
+from pskernels._points import COPY_BYTES, Rows, squared_norms, total_variance
 from pskernels._progress import progress
 from pskernels._threads import single_threaded_blas
 from pskernels._validation import (
     check_compressed,
     check_option,
     check_real_array,
+    common_dtype,
 )
 from pskernels.kernels import CallableKernel, Precomputed
 
@@ -41,6 +42,9 @@ FIXED_COST = 32
 BLOCK_COST = 2**21
 FIRST_CALL_COST = 2**30
 CALL_SECONDS = 0.15
+
+# Points whose moments are taken in one call, well under 0.1 s.
+MOMENT_BYTES = 2**28
 
 # Side of a tile of K that comes from Python.
 PYTHON_TILE = 512
@@ -74,6 +78,50 @@ def simd_level():
 
 def _ceil_to(number, unit):
     return -(-number // unit) * unit
+
+
+def column_moments(X, with_variance, n_threads, memory_limit):
+    """Column means of X (not finite if X is not), and the sum of variances or None.
+
+    One pass over X, whose chunks are merged by the formula of Chan, Golub and
+    LeVeque.  The result does not depend on n_threads.
+    """
+    n, d = X.shape
+    rows = Rows(X)
+    if rows.sparse:
+        return _sparse_moments(X, with_variance, memory_limit)
+    dtype = common_dtype(X)
+    chunk_bytes = 8 * d * _gram.CHUNK_ROWS
+    block_bytes = MOMENT_BYTES
+    if not rows.is_contiguous(dtype):
+        block_bytes = min(COPY_BYTES, memory_limit // 2)
+    step = _gram.CHUNK_ROWS * max(1, block_bytes // chunk_bytes)
+    n_chunks = -(-n // _gram.CHUNK_ROWS)
+    means = np.empty((n_chunks, d))
+    m2s = np.empty((n_chunks, d)) if with_variance else None
+    for start in range(0, n, step):
+        block = rows.get(start, min(n, start + step), dtype)
+        first = start // _gram.CHUNK_ROWS
+        chunks = slice(first, first - (-len(block) // _gram.CHUNK_ROWS))
+        m2 = m2s[chunks] if with_variance else None
+        _gram.column_moments(block, means[chunks], m2, n_threads)
+    counts = np.full((n_chunks, 1), _gram.CHUNK_ROWS)
+    counts[-1] = n - (n_chunks - 1) * _gram.CHUNK_ROWS
+    with np.errstate(invalid="ignore", over="ignore"):
+        mean = (counts * means).sum(axis=0) / n
+        if not with_variance:
+            return mean, None
+        between = (counts * (means - mean) ** 2).sum()
+        return mean, (m2s.sum() + between) / n
+
+
+def _sparse_moments(X, with_variance, memory_limit):
+    n, d = X.shape
+    with np.errstate(invalid="ignore", over="ignore"):
+        mean = np.bincount(X.indices, weights=X.data, minlength=d) / n
+        if not with_variance:
+            return mean, None
+        return mean, total_variance(X, np.ones(n), memory_limit)
 
 
 # --------------------------------------------------------------------------
@@ -207,27 +255,6 @@ def _aligned_buffers(n_threads, size):
     return buffer[shift : shift + n_threads * size].reshape(n_threads, size)
 
 
-def _check_native(center, landmarks, points, weights):
-    """Check all that the engine takes on trust, whoever made it.
-
-    Sketches and fitted maps may come from files, and their arrays may be changed after
-    they were checked.
-    """
-    d = landmarks.d
-    if points.d != d or np.shape(center) != (d,) or center.dtype != np.float64:
-        raise ValueError(
-            f"landmarks have {d} features, points {points.d}, and the center must be a "
-            f"float64 array of as many numbers, got {center!r}"
-        )
-    if weights.shape != (weights.shape[0], landmarks.n) or 0 in weights.shape:
-        raise ValueError(
-            f"weights must have a column for each of {landmarks.n} landmarks, got "
-            f"shape {weights.shape}"
-        )
-    if sp.issparse(weights):
-        check_compressed(weights, "weights")
-
-
 class NativeTiles:
     """W · K(landmarks, points) for one block of landmarks, by the engine.
 
@@ -253,7 +280,6 @@ class NativeTiles:
             # of the largest one: distances, and with them their errors, only shrink
             kernel = replace(kernel, gamma=max(gammas))
             self._ratios = np.array(gammas) / kernel.gamma
-        _check_native(center, landmarks, points, weights)
         n_gammas = len(self._ratios)
         s = weights.shape[0]
         self.n, self.m = points.n, landmarks.n
@@ -482,8 +508,33 @@ def _by_sparse_products(kernel, landmarks, points):
     return points.d > SPARSE_PAIR_COST + SPARSE_ENTRY_COST * n_common
 
 
+def _check_product(kernel, center, landmarks, points, weights):
+    """Check all that compiled code, ours and SciPy's, takes on trust, whoever made it.
+
+    Sketches and fitted maps may come from files, and their arrays may be changed after
+    they were checked.
+    """
+    if weights.ndim != 2 or weights.shape[1] != landmarks.n or 0 in weights.shape:
+        raise ValueError(
+            f"weights must have a column for each of {landmarks.n} landmarks, got "
+            f"shape {weights.shape}"
+        )
+    for array, name in ((weights, "weights"), (landmarks.X, "landmarks")):
+        if sp.issparse(array):
+            check_compressed(array, name)
+    if isinstance(kernel, (CallableKernel, Precomputed)):
+        return
+    d = landmarks.d
+    if points.d != d or np.shape(center) != (d,) or center.dtype != np.float64:
+        raise ValueError(
+            f"landmarks have {d} features, points {points.d}, and the center must be a "
+            f"float64 array of as many numbers, got {center!r}"
+        )
+
+
 def make_tiles(*, kernel, landmarks, points, center, dtype, n_threads, **options):
     """The tiles of a kernel; for a precomputed one, `landmarks` are rows of K."""
+    _check_product(kernel, center, landmarks, points, options["weights"])
     if isinstance(kernel, CallableKernel):
         tile = _function_tile(kernel.function, landmarks, points, dtype)
         point_size = points.d

@@ -1,4 +1,4 @@
-"""Points: rows of them in blocks, their moments, a center, distances of a few.
+"""Points: rows of them in blocks, their variance, a center, distances of a few.
 
 Sparse points become dense in blocks alone, and nothing here takes more memory than it
 is told to.
@@ -7,14 +7,8 @@ is told to.
 import numpy as np
 import scipy.sparse as sp
 
-from pskernels import _gram
-from pskernels._validation import common_dtype
-
 # Points that are not C-contiguous and of the right type are copied in portions.
 COPY_BYTES = 2**23
-
-# Points whose moments are taken in one call, well under 0.1 s.
-MOMENT_BYTES = 2**28
 
 CENTER_SUBSAMPLE = 32
 MEDIAN_SUBSAMPLE = 1000
@@ -51,67 +45,47 @@ class Rows:
         return np.ascontiguousarray(rows, dtype)
 
 
-def column_moments(X, with_variance, n_threads, memory_limit):
-    """Column means of X (not finite if X is not), and the sum of variances or None.
-
-    One pass over X, whose chunks are merged by the formula of Chan, Golub and
-    LeVeque.  The result does not depend on n_threads.
-    """
-    n, d = X.shape
-    rows = Rows(X)
-    if rows.sparse:
-        return _sparse_moments(X, with_variance)
-    dtype = common_dtype(X)
-    chunk_bytes = 8 * d * _gram.CHUNK_ROWS
-    block_bytes = MOMENT_BYTES
-    if not rows.is_contiguous(dtype):
-        block_bytes = min(COPY_BYTES, memory_limit // 2)
-    step = _gram.CHUNK_ROWS * max(1, block_bytes // chunk_bytes)
-    n_chunks = -(-n // _gram.CHUNK_ROWS)
-    means = np.empty((n_chunks, d))
-    m2s = np.empty((n_chunks, d)) if with_variance else None
-    for start in range(0, n, step):
-        block = rows.get(start, min(n, start + step), dtype)
-        first = start // _gram.CHUNK_ROWS
-        chunks = slice(first, first - (-len(block) // _gram.CHUNK_ROWS))
-        m2 = m2s[chunks] if with_variance else None
-        _gram.column_moments(block, means[chunks], m2, n_threads)
-    counts = np.full((n_chunks, 1), _gram.CHUNK_ROWS)
-    counts[-1] = n - (n_chunks - 1) * _gram.CHUNK_ROWS
-    with np.errstate(invalid="ignore", over="ignore"):
-        mean = (counts * means).sum(axis=0) / n
-        if not with_variance:
-            return mean, None
-        between = (counts * (means - mean) ** 2).sum()
-        return mean, (m2s.sum() + between) / n
-
-
-def _sparse_moments(X, with_variance):
-    n, d = X.shape
-    data = X.data.astype(np.float64, copy=False)
-    with np.errstate(invalid="ignore", over="ignore"):
-        mean = np.bincount(X.indices, weights=data, minlength=d) / n
-        if not with_variance:
-            return mean, None
-        return mean, total_variance(X, np.ones(n))
-
-
-def total_variance(X, weight):
+def total_variance(X, weight, memory_limit):
     """The sum of the columns' variances, of points that count `weight` times each."""
     n, d = X.shape
     total = weight.sum()
-    if sp.issparse(X):
-        weights = np.repeat(weight, np.diff(X.indptr))  # of entries
-        data = X.data.astype(np.float64, copy=False)
-        mean = np.bincount(X.indices, weights=weights * data, minlength=d) / total
-        filled = np.bincount(X.indices, weights=weights, minlength=d)
-        squares = weights @ (data - mean[X.indices]) ** 2
-        return (squares + np.maximum(total - filled, 0.0) @ mean**2) / total
-    step = max(1, MOMENT_BYTES // (64 * d))  # in blocks: no copy of all of X
-    blocks = [slice(start, start + step) for start in range(0, n, step)]
-    mean = sum(weight[rows] @ X[rows].astype(np.float64) for rows in blocks) / total
-    squares = (weight[rows] @ ((X[rows] - mean) ** 2).sum(axis=1) for rows in blocks)
-    return sum(squares) / total
+    width = d if not sp.issparse(X) else 4 * (1 + X.nnz // n)
+    step = max(1, min(COPY_BYTES, memory_limit // 4) // (16 * width))
+    blocks = [slice(start, min(n, start + step)) for start in range(0, n, step)]
+    add = _add_sparse if sp.issparse(X) else _add_dense
+    mean, squares = np.zeros(d), 0.0
+    for rows in blocks:
+        mean += add(X, weight, rows, None)
+    mean /= total
+    for rows in blocks:
+        squares += add(X, weight, rows, mean)
+    if sp.issparse(X):  # what is not stored is 0, and as far from the mean
+        filled = np.zeros(d)
+        for rows in blocks:
+            filled += _add_sparse(X, weight, rows, None, ones=True)
+        squares += np.maximum(total - filled, 0.0) @ mean**2
+    return squares / total
+
+
+def _add_dense(X, weight, rows, mean):
+    """Weighted sums of columns, or, given a mean, of all squares around it."""
+    block = X[rows].astype(np.float64)
+    if mean is None:
+        return weight[rows] @ block
+    block -= mean
+    return weight[rows] @ np.einsum("ij,ij->i", block, block)
+
+
+def _add_sparse(X, weight, rows, mean, ones=False):
+    """`_add_dense` of the entries that are stored; `ones` counts them."""
+    entries = slice(X.indptr[rows.start], X.indptr[rows.stop])
+    weights = np.repeat(weight[rows], np.diff(X.indptr[rows.start : rows.stop + 1]))
+    indices = X.indices[entries]
+    if mean is not None:
+        return weights @ (X.data[entries].astype(np.float64) - mean[indices]) ** 2
+    if not ones:
+        weights = weights * X.data[entries]
+    return np.bincount(indices, weights=weights, minlength=X.shape[1])
 
 
 def find_center(X, memory_limit):

@@ -90,8 +90,8 @@ class Features:
 
         The rows of a group are added up one after the other, and then the groups.
         """
-        n_groups = len(self._partial)
-        return EPS / 2 * (self.n // min(MIN_GROUPS, n_groups) + n_groups + 4)
+        n_groups = max(1, min(MIN_GROUPS, self.n // MIN_GROUP_ROWS))
+        return EPS * (self.n // n_groups + len(self._partial) + 8)
 
     def near_zero(self):
         """The same features around an origin amid the columns that are far from 0.

@@ -2,6 +2,7 @@
 
 import numbers
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import scipy.sparse as sp
@@ -116,14 +117,54 @@ def check_compressed(array, name):
         )
 
 
+def check_sparse(array, name):
+    """Check a sparse array of any format; returns it, or the same in another format.
+
+    Conversions of SciPy read what they have not checked, so that this comes first.
+    """
+    if array.format in ("csr", "csc"):
+        if array.indptr.size and 0 <= array.indptr[-1] < len(array.data):
+            array = array.copy()  # there is room behind the entries
+            array.prune()
+        check_compressed(array, name)
+        return array
+    if array.format == "bsr":
+        _check_blocks(array, name)
+        return array
+    array = array.tocoo()
+    sizes = {len(coordinates) for coordinates in array.coords}
+    if sizes != {len(array.data)}:
+        raise ValueError(f"{name} must have as many coordinates as entries")
+    for coordinates, size in zip(array.coords, array.shape, strict=True):
+        if len(coordinates) and not (
+            coordinates.min() >= 0 and coordinates.max() < size
+        ):
+            raise ValueError(
+                f"the coordinates of {name}, of shape {array.shape}, must be in "
+                f"[0, {size}), got values from {coordinates.min()} to "
+                f"{coordinates.max()}"
+            )
+    return array
+
+
+def _check_blocks(array, name):
+    """Check a BSR array: the structure is that of a CSR array of blocks."""
+    data, (rows, columns) = array.data, array.blocksize
+    if data.ndim != 3 or array.shape[0] % rows or array.shape[1] % columns:
+        raise ValueError(f"{name} must consist of whole blocks of {array.blocksize}")
+    blocks = SimpleNamespace(
+        format="csr",
+        shape=(array.shape[0] // rows, array.shape[1] // columns),
+        data=data.reshape(len(data), -1)[:, 0],
+        indices=array.indices,
+        indptr=array.indptr,
+    )
+    check_compressed(blocks, name)
+
+
 def canonical_csr(X, name):
     """A sparse array as `csr_array`, each place with one entry at most; X stays."""
-    if X.format in ("csr", "csc"):
-        if X.indptr.size and 0 <= X.indptr[-1] < len(X.data):  # room behind the entries
-            X = X.copy()
-            X.prune()
-        check_compressed(X, name)
-    X = sp.csr_array(X)
+    X = sp.csr_array(check_sparse(X, name))
     if not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()

@@ -351,7 +351,7 @@ def _prepare(kernel, X, name, n_threads, memory_limit):
     if isinstance(kernel, Precomputed):  # only what is needed of it is read
         return kernel, None
     needs_variance = getattr(kernel, "gamma", None) == "scale"
-    mean, variance = _points.column_moments(X, needs_variance, n_threads, memory_limit)
+    mean, variance = _engine.column_moments(X, needs_variance, n_threads, memory_limit)
     if not np.isfinite(mean).all():
         raise_not_finite(X, name)
     if kernel.non_negative and X.min() < 0:

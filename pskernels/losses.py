@@ -434,10 +434,9 @@ class WeightedLoss:
         self.losses = [loss] if self.radial else loss.of_outputs(len(y))
         self.numbers = np.array([one.native for one in self.losses])
         n_chunks = -(-y.shape[1] // _losses.CHUNK_POINTS)
-        # bounds the error of a sum, relative to that of the sizes; the numbers of a
-        # chunk are summed two or more at a time
+        # bounds the error of a sum, relative to that of the sizes
         chunk = min(y.shape[1], _losses.CHUNK_POINTS)
-        self.sum_error = EPS / 2 * (chunk // 2 + n_chunks + 4)
+        self.sum_error = EPS / 2 * (chunk + n_chunks + 8)
         self._set_sums(np.empty((len(self.losses), n_chunks, 2)))
         self._counts = np.empty((len(self.losses), n_chunks), np.intp)
 

@@ -285,9 +285,15 @@ class Objective:
         return Certificate(objective, gap, excess, gradient)
 
     def relative(self, gap, objective):
-        """gap / objective, and 0 for 0 / 0."""
-        scale = gap_scale(objective, self.null_objective)
-        return gap / scale if gap > 0 and scale > 0 else math.inf if gap > 0 else 0.0
+        """gap / objective, 0 for 0 / 0, and infinite if either is not a number."""
+        return relative_gap(gap, gap_scale(objective, self.null_objective))
+
+
+def relative_gap(gap, scale):
+    """gap / scale; what is not finite proves nothing, and is infinite."""
+    if gap == 0:
+        return 0.0
+    return gap / scale if 0 < gap < math.inf and 0 < scale < math.inf else math.inf
 
 
 def gap_scale(objective, null_objective):

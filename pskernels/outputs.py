@@ -270,12 +270,19 @@ class Outputs:
         """V Λ^(1/2) · values, from (k, …) to (d, …)."""
         return values if self.mix is None else self.mix @ values
 
+    @property
+    def coef_error(self):
+        """How far, in EPS and relative to Θ, rounding `coef` moves a model, in Θ."""
+        if self.mix is None:
+            return 0.0
+        return self.k * float(np.sqrt(self.values[0] / self.values[-1]))
+
     def mixed_sizes(self, sizes):
         """A bound on |mixed(values)|, for values whose sizes are given."""
         return sizes if self.mix is None else np.abs(self.mix) @ sizes
 
     def pulled_sizes(self, sizes):
-        """The same for the adjoint, from (d,) to (k,)."""
+        """A bound on what the adjoint makes of (d,) sizes, (k,)."""
         return sizes if self.mix is None else np.abs(self.mix).T @ sizes
 
     def predictions(self, features, theta, out=None):

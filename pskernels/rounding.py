@@ -15,6 +15,8 @@ import numpy as np
 from pskernels.losses import EPS, Squared
 from pskernels.objective import BALANCED, norm
 
+# Relative errors of the weights, of norms and of the last division.
+OF_THE_REST = 1e-12
 TINY = np.finfo(np.float64).tiny
 SPLITTER = 2.0**27 + 1  # cuts a float64 into two halves of 26 bits
 
@@ -52,6 +54,11 @@ def bound_rounding(objective, model, e, zeta, certificate, exact=False):
     -------
     float
     """
+    with np.errstate(over="ignore", invalid="ignore"):  # no number proves nothing
+        return _bound_rounding(objective, model, e, zeta, certificate, exact)
+
+
+def _bound_rounding(objective, model, e, zeta, certificate, exact):
     features, points, alpha = objective.features, objective.points, objective.alpha
     error = _error_of_predictions(objective, model, exact)
     if isinstance(points.loss, Squared) and len(error) > 1:
@@ -66,11 +73,12 @@ def bound_rounding(objective, model, e, zeta, certificate, exact=False):
     if objective.fit_intercept:
         taken = 2 * (share + points.sum_error)
         hidden += taken * price
-    gradient, pulled = norm(certificate.gradient), objective.outputs.pulled_sizes(size)
-    error = (taken + features.sum_error) * norm(pulled) * norm(features.largest)
-    error += 4 * EPS * (alpha * norm(model.theta) + gradient)
+    outputs, gradient = objective.outputs, norm(certificate.gradient)
+    of_pull = taken + features.sum_error + outputs.d * EPS
+    error = of_pull * norm(outputs.pulled_sizes(size)) * norm(features.largest)
+    error += EPS * ((4 + outputs.coef_error) * alpha * norm(model.theta) + 4 * gradient)
     hidden += error * (gradient + error / 2) / alpha
-    return hidden + points.sum_error * certificate.gap
+    return hidden + (points.sum_error + OF_THE_REST) * certificate.gap
 
 
 def _error_of_predictions(objective, model, exact):
@@ -79,7 +87,10 @@ def _error_of_predictions(objective, model, exact):
     sizes = outputs.mixed_sizes(np.abs(model.theta) @ features.largest)
     rounding = (features.r + outputs.k + 8) * EPS
     if exact:
-        return rounding**2 * sizes
+        inner = _inner_intercept(objective, model)[0]
+        farthest = np.abs(objective.targets).max(axis=1)
+        # b - y alone, without features, is exact in two numbers
+        return np.sign(sizes) * rounding**2 * (sizes + np.abs(inner) + farthest)
     moved = _inner_intercept(objective, model, objective.shift, model.b)[0]
     return rounding * sizes + np.abs(moved)
 
@@ -97,7 +108,40 @@ def _hidden_by_squares(objective, certificate, error):
     share = BALANCED + objective.points.sum_error
     delta = 4 * (EPS**2 * squares + error @ error + (share * size) ** 2)
     hidden = delta + 2 * math.sqrt(delta * certificate.excess) + 16 * EPS * value
+    size += math.sqrt(2 * certificate.excess)  # of ζ, where it is not e
     return hidden, 0.0, np.full(len(error), size), BALANCED
+
+
+def bound_rotation(outputs, coef, rotated, mean, largest, result, whole):
+    """Bound what rotating outputs to directions and back may hide, of squared losses.
+
+    Targets, coefficients and the intercept are rounded on the way, and so is ζ: by δ at
+    the most, the root of a mean square over points.  The gap is then δ²/2 larger, and G
+    is wrong by δ times the features.
+
+    Parameters
+    ----------
+    coef, rotated : arrays of shape (r, d), (d,)
+        Coefficients of all outputs, and their intercept, before `mean` is added to it.
+    largest : array of shape (r,)
+        The largest |z| of each feature.
+    result : SolveResult
+        That of the directions, with a dual_gap of its own.
+    whole : float
+        The loss of all targets around their mean.
+    """
+    operations = 4 * (outputs.d + 2) * EPS
+    predictions = norm(np.abs(coef).T @ largest) + norm(rotated)
+    intercept = rotated + mean
+    back = intercept - rotated  # what the sum loses, exactly (Knuth)
+    lost = (rotated - (intercept - back)) + (mean - back)
+    delta = operations * (2 * math.sqrt(2 * whole) + predictions) + norm(lost)
+    # the part of the gradient in the gap
+    gradient = math.sqrt(
+        2 * result.alpha * result.dual_gap * max(result.objective, whole)
+    )
+    error = delta * math.sqrt(outputs.values[0]) * norm(largest)
+    return delta**2 + error * (gradient + error / 2) / result.alpha
 
 
 def exact_residuals(objective, model):

@@ -19,12 +19,12 @@ from pskernels import _sketch
 from pskernels._random import make_generator, philox_key
 from pskernels._threads import resolve_n_threads, threads_for
 from pskernels._validation import (
-    check_compressed,
     check_int,
     check_option,
     check_positive,
     check_probability,
     check_real_array,
+    check_sparse,
 )
 
 # S_SG with a larger share of non-zeros than this is kept dense: measured in
@@ -112,11 +112,17 @@ class Sketch:
     def scaled_weights(self, dtype=np.float64):
         """scale · weights, in float32 if `dtype` is float32, else float64."""
         dtype = np.float32 if dtype == np.float32 else np.float64
-        return (self.scale * self.weights).astype(dtype, copy=False)
+        return (self.scale * self.checked_weights()).astype(dtype, copy=False)
+
+    def checked_weights(self):
+        """S_SG, whose arrays may have been changed since the sketch was made."""
+        if not self.is_dense:
+            check_sparse(self.weights, "weights")
+        return self.weights
 
     def take_rows(self, start, end):
         """Rows [start, end) as a sketch of their own, without null columns."""
-        rows = self.weights[start:end]
+        rows = self.checked_weights()[start:end]
         kept = np.flatnonzero((rows != 0).sum(axis=0))
         return Sketch(
             (end - start, self.shape[1]), self.indices[kept], rows[:, kept], self.scale
@@ -193,9 +199,7 @@ def _check_landmarks(indices, n):
 def _check_weights(weights):
     """S_SG, CSC or dense, of finite float64."""
     if sp.issparse(weights):
-        if weights.format in ("csr", "csc"):
-            check_compressed(weights, "weights")
-        weights = sp.csc_array(weights, dtype=np.float64)
+        weights = sp.csc_array(check_sparse(weights, "weights"), dtype=np.float64)
         values = weights.data
     else:
         weights = check_real_array(weights, "weights").astype(np.float64, copy=False)

@@ -343,7 +343,9 @@ def fuzz(n_mutations, seed):
     files = [(save_bytes(model), X) for model, X in make_models()]
     contents = [unpack(data) for data, _ in files]
     outcomes = {}
-    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # no disk, where possible
+    memory = (
+        "/dev/shm" if Path("/dev/shm").is_dir() else None
+    )  # no disk, where possible
     with tempfile.TemporaryDirectory(dir=memory) as folder:
         path = Path(folder) / "model.npz"
         for data, X in files[:-1]:  # the last one is not fitted

@@ -9,6 +9,7 @@ PSKERNELS_LONG=1 takes many more of them.
 import math
 import os
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -22,6 +23,8 @@ from reference import (
 
 import pskernels as psk
 from pskernels import _products
+from pskernels.objective import relative_gap
+from pskernels.rounding import exact_products
 
 LONG = os.environ.get("PSKERNELS_LONG") == "1"
 N_BLOCKS, BLOCK = (250, 20) if LONG else (10, 20)
@@ -84,6 +87,8 @@ def true_gap(result, Z, y, loss, weight, fit_intercept):
     G = (WIDE(Z) - origin).T @ (weight[:, None] * zeta.reshape(-1, d))
     M = np.eye(d) if result.output_matrix is None else result.output_matrix
     values, vectors = scipy.linalg.eigh(M)
+    kept = values > 1e-9 * values[-1]  # a singular M has no other directions
+    values, vectors = values[kept], vectors[:, kept]
     root = vectors * np.sqrt(values)
     gradient = result.alpha * WIDE(coef) @ (vectors / np.sqrt(values)) + G @ root
     return excess + (gradient**2).sum() / (2 * WIDE(result.alpha))
@@ -98,7 +103,7 @@ def draw_problem(rng):
     if rng.random() < 0.2:
         Z = Z[rng.integers(n, size=n)]  # duplicates
     u = Z @ rng.normal(size=r)
-    Z = Z * 10.0 ** rng.uniform(-12, 12) ** rng.integers(2)
+    Z = Z * 10.0 ** (rng.uniform(-12, 12) * rng.integers(2))
     Z = Z * 10.0 ** rng.uniform(-3, 3, size=r)
     if rng.random() < 0.4:
         Z = Z + np.abs(Z).max() * 10.0 ** rng.uniform(0, 12, size=r)
@@ -158,6 +163,7 @@ def test_the_stated_gap_bounds_the_true_one(block):
         fit_intercept = bool(rng.random() < 0.8)
         scale = float((np.float64(Z) ** 2).sum(axis=1).mean()) or 1.0
         alpha = float(np.clip(scale * 10.0 ** rng.uniform(-10, 1), 1e-90, 1e90))
+        tol = float(10.0 ** rng.choice([-6, rng.uniform(-15, -6)]))
         solver = "auto"
         if loss.smooth and rng.random() < 0.1:
             solver = "lbfgs"
@@ -169,6 +175,7 @@ def test_the_stated_gap_bounds_the_true_one(block):
             sample_weight=weight,
             fit_intercept=fit_intercept,
             solver=solver,
+            tol=tol,
             max_iter=200,
         )
         if result is None:
@@ -178,7 +185,7 @@ def test_the_stated_gap_bounds_the_true_one(block):
             check(result, Z, y, loss, weight, fit_intercept)
         except AssertionError as error:
             raise AssertionError(f"seed {seed}, {loss}: true {error}") from error
-    assert n_converged >= BLOCK // 2
+    assert n_converged >= BLOCK // 4
 
 
 @pytest.mark.parametrize("block", range(max(1, N_BLOCKS // 5)))
@@ -188,9 +195,14 @@ def test_the_same_for_several_outputs(block):
         Z, y, weight, loss = draw_problem(rng)
         d = int(rng.choice([2, 3]))
         Y = np.column_stack([np.roll(y, j) for j in range(d)])
-        M = None
+        if not loss.classification:
+            # far from 0, whatever their scale
+            Y = Y + np.abs(Y).max() * 10.0 ** rng.uniform(-3, 13) * rng.integers(2)
+        M, rank = None, None
         if rng.random() < 0.5:
             M = np.eye(d) + rng.uniform(0, 0.5)
+        elif isinstance(loss, psk.Squared) or rng.random() < 0.2:
+            rank = int(rng.integers(1, d))
         scale = float((np.float64(Z) ** 2).sum(axis=1).mean()) or 1.0
         alpha = float(np.clip(scale * 10.0 ** rng.uniform(-8, 1), 1e-90, 1e90))
         result = solve_quietly(
@@ -199,7 +211,9 @@ def test_the_same_for_several_outputs(block):
             loss=loss,
             alpha=alpha,
             output_matrix=M,
+            output_rank=rank,
             sample_weight=weight,
+            tol=float(10.0 ** rng.choice([-6, rng.uniform(-15, -6)])),
             max_iter=100,
         )
         if result is None:
@@ -282,3 +296,39 @@ def test_column_ranges_find_what_is_not_finite():
         Z[777, 3] = bad
         with pytest.raises(ValueError, match=r"Z contains .* in row 777, column 3"):
             psk.solve(Z, np.arange(1000.0), alpha=1.0)
+
+
+@pytest.mark.parametrize("solver", ["newton", psk.Adam(random_state=0)], ids=str)
+def test_numbers_that_overflow_prove_nothing(solver):
+    """A column at 1e302 made a gap that is not a number, and that was taken for 0."""
+    rng = np.random.default_rng(0)
+    Z = np.column_stack([rng.normal(size=100), np.full(100, 1e302)])
+    y = 3 * Z[:, 0] + 0.1 * rng.normal(size=100)
+    with pytest.warns(psk.ConvergenceWarning):
+        result = psk.solve(Z, y, loss="absolute", alpha=1e-3, solver=solver, max_iter=1)
+    assert not result.converged and result.dual_gap > 1e-6
+
+
+def test_gaps_that_are_no_numbers_are_infinite():
+    assert relative_gap(math.nan, 1.0) == relative_gap(1.0, math.nan) == math.inf
+    assert relative_gap(1.0, 0.0) == relative_gap(math.inf, 1.0) == math.inf
+    assert relative_gap(0.0, 0.0) == 0.0 and relative_gap(1.0, 2.0) == 0.5
+
+
+def test_intercepts_are_moved_exactly():
+    rng = np.random.default_rng(0)
+    origin = rng.normal(size=7) * 10.0 ** rng.uniform(-9, 9, size=7)
+    coef = rng.normal(size=7) * 10.0 ** rng.uniform(-9, 9, size=7)
+    exact = sum(Fraction(a) * Fraction(b) for a, b in zip(origin, coef, strict=True))
+    assert sum(map(Fraction, exact_products(origin, coef).tolist())) == exact
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e9, 3e12, 1e13])
+@pytest.mark.parametrize("rank", [1, 2])
+def test_directions_of_far_targets(offset, rank):
+    """Rotations of targets far from 0 cost digits that the gap has to know of."""
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(40, 5))
+    Y = Z @ rng.normal(size=(5, 3)) + 0.1 * rng.normal(size=(40, 3)) + offset
+    result = solve_quietly(Z, Y, loss=psk.Squared(), alpha=1e-3, output_rank=rank)
+    check(result, Z, Y, psk.Squared(), np.ones(40), True)

@@ -287,7 +287,10 @@ def test_random_problems_in_higher_precision():
             result = psk.solve(
                 Z, y, loss=loss, alpha=10.0 ** rng.uniform(-8, 2), sample_weight=weight
             )
-        assert all("rounding hides more" in str(w.message) for w in caught), seed
+        messages = [str(w.message) for w in caught]
+        # one of them is at the edge, where compilers' rounding gives the other advice
+        allowed = ("rounding hides more", "raise max_iter")
+        assert all(any(a in m for a in allowed) for m in messages), seed
         arrays = (wide(Z), wide(y))
         primal = primal_objective(
             loss,

@@ -249,7 +249,9 @@ def test_weighted_helpers_count_repetitions(rng):
     X[X > 3.5] = 0
     expected = np.repeat(X, weight, axis=0).var(axis=0).sum()
     for points in (X, sp.csr_array(X)):
-        assert total_variance(points, weight.astype(float)) == pytest.approx(expected)
+        assert total_variance(points, weight.astype(float), 2**20) == pytest.approx(
+            expected
+        )
 
 
 # ---- scores and intervals ----

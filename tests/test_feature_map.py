@@ -371,13 +371,13 @@ def test_fit_transform_is_fit_and_transform(sketch, dtype, rng):
 
 def test_x_is_checked_once_by_fit_transform(rng, monkeypatch):
     passes = []
-    column_moments = module._points.column_moments
+    column_moments = module._engine.column_moments
 
     def counted(*arguments):
         passes.append(1)
         return column_moments(*arguments)
 
-    monkeypatch.setattr(module._points, "column_moments", counted)
+    monkeypatch.setattr(module._engine, "column_moments", counted)
     FeatureMap(gamma=GAMMA, random_state=0).fit_transform(make_points(rng, 100, 3))
     assert len(passes) == 1
 

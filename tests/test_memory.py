@@ -12,6 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 import pskernels as psk
+from pskernels._points import total_variance
 
 MB = 2**20
 
@@ -121,3 +122,13 @@ def test_the_median_rule_of_sparse_points_keeps_to_the_limit(rng):
     squares = norms[:, None] + norms - 2 * (some @ some.T).toarray()
     median = np.median(squares[np.triu_indices(1000, 1)])
     assert result.kernel.gamma == pytest.approx(0.5 / median)
+
+
+def test_weighted_variances_keep_to_the_limit(rng):
+    X = rng.normal(size=(20_000, 40)).astype(np.float32)
+    weight = rng.uniform(size=20_000)
+    with peak_below(4 * MB):
+        found = total_variance(X, weight, 4 * MB)
+    mean = np.average(X, axis=0, weights=weight)
+    expected = np.average((X - mean) ** 2, axis=0, weights=weight).sum()
+    assert found == pytest.approx(expected)

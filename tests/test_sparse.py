@@ -9,6 +9,7 @@ from test_memory import MB, peak_below
 
 import pskernels as psk
 from pskernels import _engine, _points
+from pskernels.estimators import SketchedKernelRegressor
 
 GAMMA = 0.3
 FEW, MANY = 7, 1500  # features: blocks are made dense, or stay sparse
@@ -155,17 +156,6 @@ def test_what_is_wrong_is_named():
         psk.sketch_gram(sp.csr_array(-np.eye(60, FEW)), 5, 0.5, kernel="sobolev")
 
 
-@pytest.mark.parametrize("change", ["index", "offset", "negative"])
-def test_sparse_points_with_wrong_parts_are_refused(change, rng):
-    X = sp.random_array((300, 20), density=0.2, rng=rng, format="csr")
-    if change == "offset":
-        X.indptr[1:-1] = 2**30
-    else:
-        X.indices[5] = 10**6 if change == "index" else -1
-    with pytest.raises(ValueError, match="of X"):
-        psk.sketch_gram(X, 10, 0.1, gamma=1.0)
-
-
 def test_room_behind_the_entries_does_not_count(rng):
     X = sp.random_array((300, 20), density=0.2, rng=rng, format="csr")
     roomy = X.copy()
@@ -175,3 +165,71 @@ def test_room_behind_the_entries_does_not_count(rng):
     result = psk.sketch_gram(roomy, 10, 0.1, random_state=0)
     np.testing.assert_array_equal(result.SK, expected.SK)
     assert len(roomy.data) == len(X.data) + 2
+
+
+def spoil(X, form):
+    """X in a sparse form, with an index, offset or coordinate that is far outside."""
+    bad = getattr(sp, f"{form.split()[0]}_array")(X)
+    if form.endswith("offset"):
+        bad.indptr[1:-1] = 2**30
+    elif form.endswith("negative"):
+        bad.indices[5] = -1
+    elif form == "coo":
+        bad.coords[1][3] = 10**6
+    elif form == "lil":
+        bad.rows[4] = [10**6] * len(bad.rows[4])
+    else:
+        bad.indices[5] = 10**6
+    return bad
+
+
+FORMS = ["csr", "csr offset", "csr negative", "csc", "csc offset", "bsr", "coo", "lil"]
+CALLS = {
+    "sketch_gram": lambda X: psk.sketch_gram(X, 10, 0.1, gamma=1.0),
+    "kernel_matmul": lambda X: psk.kernel_matmul(X, None, np.ones(300), gamma=1.0),
+    "FeatureMap": lambda X: psk.FeatureMap(gamma=1.0).fit(X),
+    "estimator": lambda X: SketchedKernelRegressor().fit(X, np.arange(300.0)),
+    "Sketch": lambda X: psk.Sketch((300, 400), np.arange(20), X),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("call", CALLS)
+def test_sparse_arrays_with_wrong_parts_are_refused(call, form, rng):
+    X = sp.random_array((300, 20), density=0.2, rng=rng).toarray()
+    with pytest.raises(ValueError, match="of (X|weights)|exceeds matrix dimension"):
+        CALLS[call](spoil(X, form))
+
+
+USES = {
+    "product": lambda fm, X: fm.sketch_ @ X,
+    "transposed": lambda fm, X: fm.sketch_.T @ np.ones((fm.sketch_.shape[0], 2)),
+    "dense": lambda fm, X: fm.sketch_.to_dense(),
+    "rows": lambda fm, X: fm.sketch_.take_rows(0, 2),
+    "callable": lambda fm, X: psk.sketch_gram(
+        X, sketch=fm.sketch_, kernel=lambda a, b: a @ b.T
+    ),
+    "precomputed": lambda fm, X: psk.sketch_gram(
+        X @ X.T, sketch=fm.sketch_, kernel="precomputed"
+    ),
+    "predict": lambda fm, X: fm.predict(X, np.ones(fm.rank_)),
+    "transform": lambda fm, X: fm.transform(X),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_weights_that_were_changed_are_refused_wherever_they_are_used(use, rng):
+    X = rng.normal(size=(300, 4))
+    fitted = psk.FeatureMap(gamma=1.0, random_state=0).fit(X)
+    fitted.sketch_.weights.indices[0] = 10**8
+    with pytest.raises(ValueError, match="indices of weights"):
+        USES[use](fitted, X)
+
+
+@pytest.mark.parametrize("d", [20, 5000])  # dense blocks, and scalar products
+def test_landmarks_that_were_changed_are_refused(d, rng):
+    X = sp.random_array((300, d), density=0.01, rng=rng, format="csr")
+    fitted = psk.FeatureMap(gamma=1.0, random_state=0).fit(X)
+    fitted.landmarks_.indices[0] = 10**8
+    with pytest.raises(ValueError, match="indices of landmarks"):
+        fitted.transform(X)

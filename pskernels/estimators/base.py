@@ -22,6 +22,7 @@ from pskernels._validation import (
     check_int,
     check_memory_limit,
     check_positive,
+    check_sparse,
     levels_to_the_caller,
 )
 from pskernels.choice import (
@@ -98,6 +99,8 @@ class SketchedEstimator(BaseEstimator):
         options = dict(dtype=[np.float64, np.float32], **options)
         if not self._is_precomputed():
             options["accept_sparse"] = "csr"
+            if sp.issparse(X):
+                X = check_sparse(X, "X")
         try:
             checked = validate_data(self, X, reset=reset, **options)
         except ValueError as error:
@@ -152,7 +155,7 @@ class SketchedEstimator(BaseEstimator):
         kernel = get_kernel(self.kernel, gamma)
         if weight is not None and getattr(kernel, "gamma", None) == "scale":
             limit = check_memory_limit(self.memory_limit, DEFAULT_MEMORY_LIMIT)
-            kernel = kernel.with_gamma(X, total_variance(X, weight), limit)
+            kernel = kernel.with_gamma(X, total_variance(X, weight, limit), limit)
 
         def make_map(sketch):
             return FeatureMap(

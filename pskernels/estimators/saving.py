@@ -86,6 +86,7 @@ NPY_HEADER = re.compile(
     r"'shape': \(((?:\d{1,18}(?:, |,(?=\))|(?=\))))*)\), } *\n"
 )
 MAX_REASON = 500  # characters: what a file says may be long
+MAX_KEY = 2**53
 NPY_MAGIC = b"\x93NUMPY\x01\x00"
 
 
@@ -106,9 +107,13 @@ def save(model, path):
     }
     text = json.dumps(header, allow_nan=False).encode()
     path = os.path.realpath(path)  # a link stays one
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ValueError(f"path must be that of a file, got {path}")
     unfinished = f"{path}.{secrets.token_hex(4)}.part"
     try:
         with open(unfinished, "xb") as file:
+            if os.path.exists(path):  # which keeps its permissions
+                os.chmod(unfinished, os.stat(path).st_mode)
             np.savez(file, header=np.frombuffer(text, np.uint8), **arrays)
             file.flush()
             os.fsync(file.fileno())
@@ -316,13 +321,21 @@ def _decode(node, arrays):
     if kind == "object":
         return _decode_object(node, arrays)
     if kind == "dict":
-        return {_decode(k, arrays): _decode(v, arrays) for k, v in node["items"]}
+        return {_decode_key(k, arrays): _decode(v, arrays) for k, v in node["items"]}
     items = [_decode(item, arrays) for item in node["items"]]
     if kind == "objects":
         values = np.empty(len(items), dtype=object)
         values[:] = items
         return values.reshape(node["shape"])
     return {"list": list, "tuple": tuple}[kind](items)
+
+
+def _decode_key(node, arrays):
+    """A label or a name; large integers could be chosen to have the same hash."""
+    key = _decode(node, arrays)
+    if isinstance(key, int) and abs(key) >= MAX_KEY:
+        raise ValueError("a dictionary has a key that is too large")
+    return key
 
 
 def _decode_dtype(text):
@@ -387,7 +400,8 @@ def _is_array(value):
 
 
 def _is_numbers(values):
-    return values.dtype.kind in "biuf" and np.isfinite(values).all()
+    numbers = values.dtype.kind in "biuf" and values.dtype.itemsize <= 8
+    return numbers and np.isfinite(values).all()
 
 
 def _is_matrix(value):

@@ -106,7 +106,7 @@ class Search:
     def _get_gammas(self, X, weight):
         if self.gammas is not None:
             return check_candidates(self.gammas, "gammas")
-        return default_gammas(self.kernel, X, weight)
+        return default_gammas(self.kernel, X, weight, self.memory_limit)
 
     def _make_folds(self, machine, X, y, weight, groups):
         if isinstance(self.scoring, (list, tuple, set, dict)):
@@ -174,20 +174,20 @@ def check_candidates(values, name):
     ]
 
 
-def default_gammas(kernel, X, weight):
+def default_gammas(kernel, X, weight, memory_limit):
     """Gammas around that of the rule "scale"; None if the kernel has its own."""
     named = get_kernel(kernel)
     if not isinstance(named, _GammaKernel) or named is kernel:
         return None
     weight = np.ones(X.shape[0]) if weight is None else weight
-    variance = total_variance(X, weight)
-    scale = named.with_gamma(X, variance, DEFAULT_MEMORY_LIMIT).gamma
+    limit = check_memory_limit(memory_limit, DEFAULT_MEMORY_LIMIT)
+    scale = named.with_gamma(X, total_variance(X, weight, limit), limit).gamma
     return [float(gamma) for gamma in scale * GAMMA_MULTIPLES]
 
 
 def choose_gamma(machine, X, y, weight, seed):
     """The best of `default_gammas` by a few folds of some points; gamma="cv"."""
-    gammas = default_gammas(machine.kernel, X, weight)
+    gammas = default_gammas(machine.kernel, X, weight, machine.memory_limit)
     if gammas is None:
         raise ValueError(
             "gamma='cv' needs a kernel that has a gamma, by name, got "

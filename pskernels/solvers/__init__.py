@@ -372,22 +372,38 @@ class _Run:
         """
         _check_start(start, self.features.r, len(self.Y))
         V = self.outputs.vectors[:, : self.outputs.k]
-        rotated = V.T @ self.Y
-        rest = self.Y - V @ rotated
-        mean = np.zeros(len(rest))
+        # around their means, so that rotations do not cost the digits of small targets
+        mean = np.zeros(len(self.Y))
         if self.fit_intercept:
-            mean = rest @ self.weight / self.weight.sum()
-            rest -= mean[:, None]
+            mean = self.Y @ self.weight / self.weight.sum()
+        Y = self.Y - mean[:, None]
+        rotated = V.T @ Y
+        rest = Y - V @ rotated
+        offset = np.zeros_like(mean)  # which a mean far from 0 has no digits for
+        if self.fit_intercept:
+            offset = rest @ self.weight / self.weight.sum()
+            rest -= offset[:, None]
         inner = dataclasses.replace(
             self,
             Y=np.ascontiguousarray(rotated),
             outputs=Outputs(np.eye(len(rotated)), self.outputs.values),
         )
-        constant = np.einsum("jn,jn,n->", rest, rest, self.weight)
-        constant = float(constant / (2 * self.weight.sum()))
-        results = inner.along(alphas, _rotated_start(start, V))
+        results = inner.along(alphas, _rotated_start(start, V, mean))
+        losses = [
+            float(
+                np.einsum("jn,jn,n->", part, part, self.weight) / 2 / self.weight.sum()
+            )
+            for part in (rest, Y)
+        ]
         return [
-            out_of_directions(result, self.outputs, mean, rest, constant)
+            out_of_directions(
+                result,
+                self.outputs,
+                (mean, offset),
+                rest,
+                losses,
+                self.features.largest,
+            )
             for result in results
         ]
 
@@ -493,13 +509,14 @@ def _start_of_output(start, j):
     return np.asarray(coef)[:, j], np.asarray(intercept)[j]
 
 
-def _rotated_start(start, V):
-    """That of directions V instead of outputs."""
+def _rotated_start(start, V, mean):
+    """That of directions V, around the mean, instead of outputs."""
     if isinstance(start, SolveResult):
-        return _replace(start, start.coef @ V, start.intercept @ V, start.dual @ V)
+        intercept = (start.intercept - mean) @ V
+        return _replace(start, start.coef @ V, intercept, start.dual @ V)
     if start is None:
         return None
-    coef, intercept = np.asarray(start[0]) @ V, np.asarray(start[1]) @ V
+    coef, intercept = np.asarray(start[0]) @ V, (np.asarray(start[1]) - mean) @ V
     return (coef, intercept) if V.shape[1] > 1 else (coef[:, 0], intercept[0])
 
 
@@ -535,7 +552,10 @@ def _guess_of_zeta(objective, start):
     """That of the result, in the domain of this loss; None if there is none."""
     points = objective.points
     d, n = points.y.shape
-    if not isinstance(start, SolveResult) or start.dual.size != d * n:
+    if not isinstance(start, SolveResult) or np.size(start.dual) != d * n:
         return None
-    dual = np.ascontiguousarray(start.dual.reshape(n, d).T)
+    dual = check_real_array(start.dual, "the dual of start").astype(np.float64)
+    if not np.isfinite(dual).all():
+        return None
+    dual = np.ascontiguousarray(dual.reshape(n, d).T)
     return points.into_domain(points.sign * dual)

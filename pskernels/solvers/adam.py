@@ -88,6 +88,7 @@ class Adam:
         Z, points, outputs = objective.features.Z, objective.points, objective.outputs
         n = len(Z)
         order = rng.permutation(n) if self.shuffle else np.arange(n)
+        batch_size = min(self.batch_size, n)
         options = (
             objective.alpha,
             self.learning_rate * rate,
@@ -97,10 +98,10 @@ class Adam:
             objective.fit_intercept,
         )
         work = np.empty(outputs.k + outputs.d)
-        batches_a_call = max(1, CALL_WORK // (state.shape[1] * self.batch_size))
-        n_steps = epoch * -(-n // self.batch_size)
-        for begin in range(0, n, batches_a_call * self.batch_size):
-            rows = order[begin : begin + batches_a_call * self.batch_size]
+        batches_a_call = max(1, CALL_WORK // (state.shape[1] * batch_size))
+        n_steps = epoch * -(-n // batch_size)
+        for begin in range(0, n, batches_a_call * batch_size):
+            rows = order[begin : begin + batches_a_call * batch_size]
             _adam.adam_steps(
                 Z,
                 rows,
@@ -113,6 +114,6 @@ class Adam:
                 points.radial,
                 work,
                 options,
-                self.batch_size,
-                n_steps + begin // self.batch_size,
+                batch_size,
+                n_steps + begin // batch_size,
             )

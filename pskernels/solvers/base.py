@@ -9,8 +9,13 @@ from typing import NamedTuple
 import numpy as np
 
 from pskernels._validation import check_points, levels_to_the_caller
-from pskernels.objective import gap_scale
-from pskernels.rounding import bound_rounding, exact_residuals, make_model
+from pskernels.objective import gap_scale, relative_gap
+from pskernels.rounding import (
+    bound_rotation,
+    bound_rounding,
+    exact_residuals,
+    make_model,
+)
 
 # Solvers stop a little below the tolerance, since the last certificate is computed
 # anew, with what rounding may hide.
@@ -319,38 +324,46 @@ def _sum_gaps(parts, nulls):
     pairs = zip(parts, nulls, strict=True)
     gap = sum(part.dual_gap * gap_scale(part.objective, null) for part, null in pairs)
     objective = sum(part.objective for part in parts)
-    return objective, gap / gap_scale(objective, sum(nulls)) if gap > 0 else 0.0
+    return objective, relative_gap(gap, gap_scale(objective, sum(nulls)))
 
 
-def out_of_directions(result, outputs, mean, rest, constant):
+def out_of_directions(result, outputs, means, rest, losses, largest):
     """The result of all outputs from that of their directions, of the squared loss.
 
     Parameters
     ----------
-    mean : array of shape (d,)
-        The intercept in all other directions.
+    means : tuple of arrays of shape (d,)
+        That of the targets, if there is an intercept, and what rounding left of it in
+        the rest.
     rest : array of shape (d, n)
-        What is left there, Y - V·Vᵀ·Y - mean: its own ζ, but for the sign.
-    constant : float
-        Its loss, the same in primal and dual.
+        What is left in all other directions: its own ζ, but for the sign.
+    losses : tuple of float
+        Of the rest, the same in primal and dual, and of all targets around their mean.
+    largest : array of shape (r,)
+        The largest |z| of each feature.
     """
-    k = outputs.k
+    k, (constant, whole) = outputs.k, losses
     V = outputs.vectors[:, :k]
-    other = Part(constant, 0.0)
+    coef = result.coef.reshape(-1, k) @ V.T
+    mean, offset = means
+    rotated = V @ np.reshape(result.intercept, k) + offset
     nulls = [result.null_objective, constant]
+    hidden = bound_rotation(outputs, coef, rotated, mean, largest, result, whole)
 
     def moved(part):
-        return _sum_gaps([part, other], nulls)
+        return _sum_gaps([part, Part(constant, 0.0)], nulls)
 
     history = []
     for line in result.history:
         objective, dual_gap = moved(line)
         history.append(line._replace(objective=objective, dual_gap=dual_gap))
-    objective, dual_gap = moved(result)
+    objective, _ = moved(result)
+    gap = result.dual_gap * gap_scale(result.objective, result.null_objective) + hidden
+    dual_gap = relative_gap(gap, gap_scale(objective, sum(nulls)))
     return replace(
         result,
-        coef=result.coef.reshape(-1, k) @ V.T,
-        intercept=V @ np.reshape(result.intercept, k) + mean,
+        coef=coef,
+        intercept=rotated + mean,
         objective=objective,
         null_objective=sum(nulls),
         dual_gap=dual_gap,
