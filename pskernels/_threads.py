@@ -29,8 +29,6 @@ _forked = False
 def _after_fork_in_child():
     global _forked
     _forked = True
-    # another thread of the parent may have held the lock, or been inside
-    single_threaded_blas.__init__()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
@@ -149,6 +147,25 @@ class ThreadChoice:
         self._wait = self._until_trial = self.FIRST_WAIT
 
 
+def _by_any_thread(change, **options):
+    """Call what changes the limits of BLAS, and return what it returns.
+
+    From threadpoolctl 3.8 on, a thread that has set a limit on OpenBLAS is the only
+    one that is heard until it gives that up.  But the first caller to come and the last
+    one to leave may be two threads, and a caller may come to stay in a third.
+    """
+    from threadpoolctl import OpenBLASController
+
+    give_up = getattr(OpenBLASController, "clear_controlling_thread", None)
+    if give_up is None:
+        return change(**options)
+    give_up(force=True)
+    try:
+        return change(**options)
+    finally:
+        give_up(force=True)
+
+
 class _BlasLimit:
     """Limit BLAS to one thread while at least one caller is inside.
 
@@ -157,28 +174,52 @@ class _BlasLimit:
     """
 
     def __init__(self):
-        self._lock = threading.Lock()
-        self._n_inside = 0
+        # reentrant: a signal handler may fork while its thread holds the lock
+        self._lock = threading.RLock()
+        self._inside = []  # the thread of each caller
         self._controller = None
         self._limit = None
 
     @contextmanager
     def __call__(self):
         with self._lock:
-            if self._n_inside == 0:
+            if not self._inside:
                 if self._controller is None:
                     from threadpoolctl import ThreadpoolController
 
                     self._controller = ThreadpoolController()
-                self._limit = self._controller.limit(limits=1, user_api="blas")
-            self._n_inside += 1
+                self._limit = _by_any_thread(
+                    self._controller.limit, limits=1, user_api="blas"
+                )
+            self._inside.append(threading.get_ident())
         try:
             yield
         finally:
             with self._lock:
-                self._n_inside -= 1
-                if self._n_inside == 0:
-                    self._limit.restore_original_limits()
+                self._inside.remove(threading.get_ident())
+                if not self._inside:
+                    _by_any_thread(self._limit.restore_original_limits)
+
+    def hold(self):
+        """Let nobody in or out, nor BLAS be in the midst of a change, while forking."""
+        self._lock.acquire()
+
+    def release(self):
+        self._lock.release()
+
+    def release_in_child(self):
+        """Forget the callers in threads that a fork has left behind."""
+        if self._inside:
+            me = threading.get_ident()
+            self._inside = [thread for thread in self._inside if thread == me]
+            if not self._inside:
+                _by_any_thread(self._limit.restore_original_limits)
+        self._lock.release()
 
 
 single_threaded_blas = _BlasLimit()
+os.register_at_fork(
+    before=single_threaded_blas.hold,
+    after_in_parent=single_threaded_blas.release,
+    after_in_child=single_threaded_blas.release_in_child,
+)

@@ -1,0 +1,331 @@
+"""Processes, threads, interrupts and exhaustion, at the level of the public API.
+
+Every wait has a limit of time: a child that hangs is killed, and the test fails.  Tests
+marked `long` repeat what the quick ones do, many times.
+"""
+
+import json
+import multiprocessing
+import os
+import pickle
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+import pskernels as psk
+from pskernels import _threads
+
+TIMEOUT = 120  # seconds, for what takes one or two where the machine is quiet
+
+pytestmark = [
+    pytest.mark.skipif(
+        not os.path.isdir("/proc/self/task"), reason="needs Linux: fork and /proc"
+    ),
+    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
+]
+
+
+def quick_and_long(names, quick, long):
+    """Parametrise a test by a few values, and by many where `long` is asked for."""
+    return pytest.mark.parametrize(
+        names, [quick, pytest.param(long, marks=pytest.mark.long)]
+    )
+
+
+def points(n=1500, d=4):
+    return np.random.default_rng(0).normal(size=(n, d))
+
+
+def compute(n_threads=2):
+    """Arrays that depend on all that threads and BLAS do in a fit."""
+    X = points()
+    gram = psk.sketch_gram(X, 20, 0.05, random_state=0, n_threads=n_threads)
+    model = psk.solve(
+        X, np.sin(X[:, 0]), loss="absolute", alpha=0.1, n_threads=n_threads
+    )
+    return gram.SK, gram.SKSt, model.coef
+
+
+def assert_same(results, expected):
+    for result, right in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(result, right)
+
+
+def blas_threads():
+    return {
+        library["num_threads"]
+        for library in threadpool_info()
+        if library["user_api"] == "blas"
+    }
+
+
+def run_python(code, *arguments, environment=()):
+    """What a fresh interpreter prints; it must end well, and in time."""
+    process = subprocess.run(
+        [sys.executable, "-P", "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        env={**os.environ, **dict(environment)},
+    )
+    assert process.returncode == 0, (process.returncode, process.stderr)
+    return process.stdout
+
+
+# --------------------------------------------------------------------------
+# Fork
+# --------------------------------------------------------------------------
+
+
+def in_forked_child(function, *arguments):
+    """What a function returns in a child; kill the child if it hangs."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            os.close(read)
+            with os.fdopen(write, "wb") as file:
+                pickle.dump(function(*arguments), file)
+            code = 0
+        finally:
+            os._exit(code)  # nothing of pytest may run in the child
+    os.close(write)
+    answer, deadline = b"", time.monotonic() + TIMEOUT
+    with os.fdopen(read, "rb", buffering=0) as file:
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            if not select.select([file], [], [], left)[0]:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                pytest.fail(f"a forked child has hung for {TIMEOUT} s")
+            part = file.read(2**16)
+            if not part:
+                break
+            answer += part
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    return pickle.loads(answer)
+
+
+@contextmanager
+def another_thread_that_fits():
+    """Fit in a thread for as long as the block lasts, and check each result."""
+    expected = compute()
+    stop, failures = threading.Event(), []
+
+    def work():
+        while not stop.is_set():
+            try:
+                assert_same(compute(), expected)
+            except BaseException as error:
+                failures.append(error)
+                return
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        yield expected
+    finally:
+        stop.set()
+        thread.join(TIMEOUT)
+    assert not thread.is_alive()
+    assert not failures, failures
+
+
+@quick_and_long("n_forks", 5, 100)
+def test_a_fork_while_another_thread_fits_computes_the_same(n_forks):
+    with another_thread_that_fits() as expected:
+        for _ in range(n_forks):
+            assert_same(in_forked_child(compute), expected)
+
+
+@quick_and_long("n_pools", 1, 20)
+def test_a_pool_forked_while_another_thread_fits_computes_the_same(n_pools):
+    context = multiprocessing.get_context("fork")
+    with another_thread_that_fits() as expected:
+        for _ in range(n_pools):
+            with context.Pool(2) as pool:  # leaving it terminates what hangs
+                for results in pool.map_async(compute, [1, 2, 2]).get(TIMEOUT):
+                    assert_same(results, expected)
+
+
+@pytest.mark.parametrize("backend", ["loky", "multiprocessing"])
+@quick_and_long("n_calls", 3, 40)
+def test_joblib_while_another_thread_fits_computes_the_same(backend, n_calls):
+    joblib = pytest.importorskip("joblib")
+    jobs = [joblib.delayed(compute)(n_threads) for n_threads in [1, 2] * n_calls]
+    with another_thread_that_fits() as expected:
+        parallel = joblib.Parallel(n_jobs=2, backend=backend, timeout=TIMEOUT)
+        for results in parallel(jobs):
+            assert_same(results, expected)
+
+
+@contextmanager
+def another_thread_inside_the_blas_limit():
+    inside, leave = threading.Event(), threading.Event()
+
+    def work():
+        with _threads.single_threaded_blas():
+            inside.set()
+            leave.wait(TIMEOUT)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert inside.wait(TIMEOUT)
+    try:
+        yield
+    finally:
+        leave.set()
+        thread.join(TIMEOUT)
+
+
+def test_the_blas_limit_ends_with_the_last_caller_in_whichever_thread():
+    with threadpool_limits(2, user_api="blas"):
+        pass  # this thread was the first to set a limit, and is alive
+    before = blas_threads()
+    with threadpool_limits(2, user_api="blas"):
+        mine = _threads.single_threaded_blas()
+        mine.__enter__()
+        with another_thread_inside_the_blas_limit():
+            mine.__exit__(None, None, None)
+            assert blas_threads() == {1}  # the other one is still inside
+        assert blas_threads() == {2}
+    assert blas_threads() == before
+
+
+def blas_threads_around_a_fit():
+    before = blas_threads()
+    compute()
+    return before, blas_threads()
+
+
+def test_a_child_does_not_inherit_the_blas_limit_of_a_thread_that_is_not_there():
+    with threadpool_limits(2, user_api="blas"):
+        with another_thread_inside_the_blas_limit():
+            assert blas_threads() == {1}
+            assert in_forked_child(blas_threads_around_a_fit) == ({2}, {2})
+            assert blas_threads() == {1}  # the parent's is as it was
+        assert blas_threads() == {2}
+
+
+def test_a_child_forked_inside_the_blas_limit_leaves_it_as_the_parent_does():
+    def fork_inside():
+        limit = _threads.single_threaded_blas()
+        with limit:
+            inside = in_forked_child(blas_threads)
+            pid_of_parent = os.getpid()
+            read, write = os.pipe()
+            child = os.fork()
+        # both go on from here
+        numbers = sorted(blas_threads()), sorted(blas_threads_around_a_fit()[1])
+        if os.getpid() != pid_of_parent:
+            os.write(write, json.dumps(numbers).encode())
+            os._exit(0)
+        os.close(write)
+        with os.fdopen(read) as file:
+            assert select.select([file], [], [], TIMEOUT)[0]
+            of_child = json.load(file)
+        os.waitpid(child, 0)
+        return inside, numbers, of_child
+
+    with threadpool_limits(2, user_api="blas"):
+        # in a child of its own, which is killed if one of the two hangs
+        inside, of_parent, of_child = in_forked_child(fork_inside)
+    assert inside == {1}
+    assert of_parent == ([2], [2])
+    assert of_child == [[2], [2]]
+
+
+# --------------------------------------------------------------------------
+# Many Python threads
+# --------------------------------------------------------------------------
+
+
+def many_jobs():
+    """Functions without arguments, each of which returns an array."""
+    from pskernels.estimators import (
+        SketchedKernelClassifier,
+        SketchedKernelRegressor,
+        SketchedQuantileRegressor,
+    )
+
+    X = points(1200, 5)
+    y = np.sin(X[:, 0]) + 0.1 * X[:, 1]
+    signs = np.where(y > 0, 1.0, -1.0)
+    options = dict(n_components=20, n_threads=2, random_state=0)
+    regressor = SketchedKernelRegressor(**options).fit(X, y)
+
+    def solve(loss, targets, solver="auto", tol=1e-6):
+        return lambda: (
+            psk.solve(
+                X, targets, loss=loss, alpha=0.01, solver=solver, tol=tol, n_threads=2
+            ).coef
+        )
+
+    return [
+        lambda: psk.sketch_gram(X, 20, 0.05, random_state=0, n_threads=2).SK,
+        lambda: psk.sketch_gram(X, 20, kernel="matern32", random_state=0).SKSt,
+        lambda: psk.kernel_matmul(X, X, y, gamma=0.1, n_threads=2),
+        lambda: psk.FeatureMap(
+            sketch=psk.PSparsified(30), random_state=0, n_threads=2
+        ).fit_transform(X),
+        lambda: psk.FeatureMap(
+            lambda A, B: A @ B.T, sketch=psk.SubSampling(10), random_state=0
+        ).fit_transform(X),
+        lambda: (
+            psk.RandomFourierFeatures(40, random_state=0, n_threads=2)
+            .fit(X)
+            .transform(X)
+        ),
+        solve("squared", y),
+        solve("huber", y),
+        solve("absolute", y),
+        solve(psk.Pinball(0.9), y),
+        solve("logistic", signs),
+        solve("hinge", signs),
+        solve("logistic", signs, "lbfgs", 1e-3),
+        solve("huber", np.column_stack([y, signs])),
+        lambda: psk.PSparsified(50, 0.1).draw(20_000, 0, n_threads=2).to_scipy().data,
+        lambda: SketchedKernelRegressor(**options).fit(X, y).predict(X),
+        lambda: (
+            SketchedKernelClassifier(loss="logistic", **options)
+            .fit(X, signs)
+            .predict_proba(X)
+        ),
+        lambda: (
+            SketchedQuantileRegressor(quantiles=[0.2, 0.8], **options)
+            .fit(X, y)
+            .predict(X)
+        ),
+        lambda: regressor.predict(X),  # one model, for all threads
+    ]
+
+
+@quick_and_long("n_rounds", 1, 20)
+def test_many_python_threads_at_once_give_the_single_results(n_rounds):
+    n_callers = 32
+    jobs = many_jobs()
+    expected = [job() for job in jobs]
+    before = blas_threads()
+    barrier = threading.Barrier(n_callers)
+
+    def work(i):
+        barrier.wait(TIMEOUT)
+        return jobs[i % len(jobs)]()
+
+    with ThreadPoolExecutor(n_callers) as pool:
+        for first in range(n_rounds):
+            numbers = range(first, first + n_callers)
+            futures = [pool.submit(work, i) for i in numbers]
+            results = [future.result(TIMEOUT) for future in futures]
+            assert_same(results, [expected[i % len(jobs)] for i in numbers])
+    assert blas_threads() == before
