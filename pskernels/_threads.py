@@ -7,7 +7,7 @@ import time
 from contextlib import contextmanager
 from functools import cache
 
-from pskernels._build_info import COMPILER, OPENMP
+from pskernels._build_info import COMPILER, OPENMP, openmp_max_threads
 from pskernels._validation import check_int
 
 __all__ = [
@@ -62,17 +62,18 @@ def available_cpus():
     return min(n_cpus, _cgroup_cpus() or n_cpus)
 
 
-def _threads_from_environment():
-    for name in ("PSKERNELS_NUM_THREADS", "OMP_NUM_THREADS"):
-        # OMP_NUM_THREADS may be a list, one number for each nesting level
-        value = os.environ.get(name, "").split(",")[0].strip()
-        if value.isdecimal() and int(value) > 0:
-            return int(value)
-    return None
+def _threads_from_environment(name):
+    # OMP_NUM_THREADS may be a list, one number for each nesting level
+    value = os.environ.get(name, "").split(",")[0].strip()
+    return int(value) if value.isdecimal() and int(value) > 0 else None
 
 
 def resolve_n_threads(n_threads):
-    """The number of threads to run with; None means all that may be used."""
+    """The number of threads to run with; None means all that may be used.
+
+    These are the CPUs of this process, or fewer if PSKERNELS_NUM_THREADS says so, or
+    else OMP_NUM_THREADS or OpenMP's own limit, which threadpoolctl sets.
+    """
     if n_threads is not None:
         n_threads = check_int(n_threads, "n_threads", minimum=1)
         if n_threads > MAX_THREADS:
@@ -83,10 +84,12 @@ def resolve_n_threads(n_threads):
         return 1
     if n_threads is not None:
         return n_threads
-    from_environment = _threads_from_environment()
-    if from_environment is None:
-        return available_cpus()
-    return min(from_environment, available_cpus())
+    limit = _threads_from_environment("PSKERNELS_NUM_THREADS")
+    if limit is None:
+        # OpenMP reads the variable when it is loaded, and it may be set later
+        limit = openmp_max_threads()
+        limit = min(limit, _threads_from_environment("OMP_NUM_THREADS") or limit)
+    return min(limit, available_cpus())
 
 
 def threads_for(work, grain, n_threads):

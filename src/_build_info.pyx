@@ -1,4 +1,4 @@
-"""What this build was compiled with."""
+"""What this build was compiled with, and OpenMP's own limit on threads."""
 
 cdef extern from *:
     """
@@ -7,6 +7,7 @@ cdef extern from *:
     #define PSK_OPENMP _OPENMP
     #else
     #define PSK_OPENMP 0
+    static int omp_get_max_threads(void) { return 1; }
     #endif
     #if defined(__clang__)
     #define PSK_COMPILER __VERSION__
@@ -18,6 +19,12 @@ cdef extern from *:
     """
     const int PSK_OPENMP
     const char *PSK_COMPILER
+    int omp_get_max_threads() nogil
 
 OPENMP = PSK_OPENMP    # yyyymm of the OpenMP standard, 0 without OpenMP
 COMPILER = PSK_COMPILER.decode()
+
+
+def openmp_max_threads():
+    """Threads that OpenMP would use in the calling thread, 1 without OpenMP."""
+    return omp_get_max_threads()

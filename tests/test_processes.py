@@ -329,3 +329,14 @@ def test_many_python_threads_at_once_give_the_single_results(n_rounds):
             results = [future.result(TIMEOUT) for future in futures]
             assert_same(results, [expected[i % len(jobs)] for i in numbers])
     assert blas_threads() == before
+
+
+@pytest.mark.parametrize("user_api", ["openmp", None])
+def test_threadpoolctl_limits_the_default_number_of_threads(user_api, monkeypatch):
+    monkeypatch.delenv("PSKERNELS_NUM_THREADS", raising=False)
+    before = _threads.resolve_n_threads(None)
+    with threadpool_limits(1, user_api=user_api):
+        assert _threads.resolve_n_threads(None) == 1
+        if _threads.OPENMP:
+            assert _threads.resolve_n_threads(2) == 2  # who gives a number gets it
+    assert _threads.resolve_n_threads(None) == before
