@@ -4,6 +4,8 @@ Every wait has a limit of time: a child that hangs is killed, and the test fails
 marked `long` repeat what the quick ones do, many times.
 """
 
+import hashlib
+import importlib.util
 import json
 import multiprocessing
 import os
@@ -331,6 +333,121 @@ def test_many_python_threads_at_once_give_the_single_results(n_rounds):
     assert blas_threads() == before
 
 
+# --------------------------------------------------------------------------
+# No more threads than were asked for
+# --------------------------------------------------------------------------
+
+COUNT_THREADS = """
+import os, sys, threading
+import numpy as np
+import pskernels as psk
+from pskernels import _threads
+
+X = np.random.default_rng(0).normal(size=(3000, 4))
+
+def n_os_threads():
+    return len(os.listdir("/proc/self/task"))
+
+class Watch:
+    '''The largest number of threads of this process, this one left out.'''
+    def __enter__(self):
+        self.most, self._stop = 0, threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self._thread.start()
+        return self
+    def _look(self):
+        while not self._stop.wait(0.001):
+            self.most = max(self.most, n_os_threads() - 1)
+    def __exit__(self, *_):
+        # a team of OpenMP stays as long as the thread that made it
+        self.most = max(self.most, n_os_threads() - 1)
+        self._stop.set()
+        self._thread.join()
+
+def work(n_threads):
+    psk.kernel_matmul(X, X, X[:, 0], gamma=0.1, n_threads=n_threads)
+    psk.solve(X, X[:, 0], loss="absolute", alpha=0.01, n_threads=n_threads)
+    return n_os_threads()
+
+def grown(n_threads):
+    '''Threads that this process has more while it computes.'''
+    before = n_os_threads()
+    with Watch() as watch:
+        work(n_threads)
+    return watch.most - before, _threads.resolve_n_threads(None)
+"""
+
+N_WORKERS = 4
+IN_THREADS = {
+    "concurrent.futures": """
+from concurrent.futures import ThreadPoolExecutor
+def run(n_threads):
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, [n_threads] * 16))
+""",
+    "joblib": """
+import joblib
+def run(n_threads):
+    joblib.Parallel(4, backend="threading")([joblib.delayed(work)(n_threads)] * 16)
+""",
+    "dask": """
+import dask
+def run(n_threads):
+    jobs = [dask.delayed(work, pure=False)(n_threads) for _ in range(16)]
+    dask.compute(*jobs, scheduler="threads", num_workers=4)
+""",
+}
+
+
+def skip_without(module):
+    # not importorskip: that would load another OpenMP into this process
+    if importlib.util.find_spec(module) is None:
+        pytest.skip(f"{module} is not installed")
+
+
+@pytest.mark.parametrize("library", IN_THREADS)
+def test_one_thread_for_each_worker_makes_no_more_than_the_workers(library):
+    if library != "concurrent.futures":
+        skip_without(library)
+    code = COUNT_THREADS + IN_THREADS[library]
+    code += """
+work(1)
+before = n_os_threads()
+with Watch() as watch:
+    run(int(sys.argv[1]))
+print(watch.most - before)
+"""
+    # joblib has threads of its own that manage the pool
+    allowed = N_WORKERS + (3 if library == "joblib" else 0)
+    assert int(run_python(code, "1")) <= allowed
+    if library == "concurrent.futures" and _threads.OPENMP:
+        assert int(run_python(code, "2")) > allowed  # they would be seen
+
+
+@pytest.mark.parametrize(
+    "inner, n_threads, expected",
+    [
+        (1, None, 1),
+        pytest.param(2, None, 2, marks=pytest.mark.long),
+        pytest.param(2, 1, 1, marks=pytest.mark.long),
+    ],
+)
+def test_workers_of_joblib_keep_to_their_share_of_threads(inner, n_threads, expected):
+    skip_without("joblib")
+    code = (
+        COUNT_THREADS
+        + f"""
+import joblib
+with joblib.parallel_config("loky", n_jobs=2, inner_max_num_threads={inner}):
+    jobs = [joblib.delayed(grown)({n_threads})] * 4
+    for growth, by_default in joblib.Parallel()(jobs):
+        assert growth <= {expected} - 1, growth
+        assert by_default <= {inner}, by_default
+"""
+    )
+    run_python(code, environment={"PSKERNELS_NUM_THREADS": ""})
+
+
 @pytest.mark.parametrize("user_api", ["openmp", None])
 def test_threadpoolctl_limits_the_default_number_of_threads(user_api, monkeypatch):
     monkeypatch.delenv("PSKERNELS_NUM_THREADS", raising=False)
@@ -340,3 +457,80 @@ def test_threadpoolctl_limits_the_default_number_of_threads(user_api, monkeypatc
         if _threads.OPENMP:
             assert _threads.resolve_n_threads(2) == 2  # who gives a number gets it
     assert _threads.resolve_n_threads(None) == before
+
+
+def test_a_limit_of_threadpoolctl_holds_in_the_calls():
+    code = (
+        COUNT_THREADS
+        + """
+from threadpoolctl import threadpool_limits
+with threadpool_limits(1):
+    print(grown(None)[0])
+"""
+    )
+    assert int(run_python(code, environment={"PSKERNELS_NUM_THREADS": ""})) <= 0
+
+
+# --------------------------------------------------------------------------
+# Other libraries that bring an OpenMP of their own
+# --------------------------------------------------------------------------
+
+OTHERS = {
+    "sklearn": """
+from sklearn.cluster import KMeans
+other = lambda: KMeans(3, n_init=1, random_state=0).fit(X).inertia_
+""",
+    "torch": """
+import torch
+other = lambda: (torch.tensor(X) @ torch.tensor(X).T).sigmoid().sum().item()
+""",
+    "lightgbm": """
+import lightgbm
+data = lambda: lightgbm.Dataset(X, X[:, 0], params={"verbose": -1})
+options = {"num_threads": 2, "verbose": -1, "deterministic": True}
+other = lambda: lightgbm.train(options, data(), 5).predict(X).sum()
+""",
+    "xgboost": """
+import xgboost
+other = lambda: xgboost.train(
+    {"nthread": 2}, xgboost.DMatrix(X, X[:, 0]), 5
+).predict(xgboost.DMatrix(X)).sum()
+""",
+}
+
+BOTH = """
+import hashlib
+import numpy as np
+X = np.random.default_rng(0).normal(size=(1500, 4))
+{}
+def ours():
+    gram = psk.sketch_gram(X, 20, 0.05, random_state=0, n_threads=2)
+    model = psk.solve(X, np.sin(X[:, 0]), loss="absolute", alpha=0.1, n_threads=2)
+    return hashlib.sha256(b"".join(a.tobytes() for a in (*gram[:2], model.coef)))
+first = other()
+digests = set()
+for _ in range(3):
+    digests.add(ours().hexdigest())
+    assert abs(other() - first) <= 1e-5 * abs(first)
+print(*digests)
+"""
+
+
+@pytest.mark.parametrize("ours_first", [True, False])
+@pytest.mark.parametrize(
+    "library",
+    # waiting threads of two runtimes take the cores from each other
+    [
+        library
+        if library == "sklearn"
+        else pytest.param(library, marks=pytest.mark.long)
+        for library in OTHERS
+    ],
+)
+def test_the_order_of_import_beside_another_openmp_changes_nothing(library, ours_first):
+    skip_without(library)
+    imports = ["import pskernels as psk", OTHERS[library]]
+    code = BOTH.format("\n".join(imports if ours_first else imports[::-1]))
+    SK, SKSt, coef = compute()
+    expected = hashlib.sha256(b"".join(a.tobytes() for a in (SKSt, SK, coef)))
+    assert run_python(code).split() == [expected.hexdigest()]
