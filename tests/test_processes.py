@@ -405,7 +405,14 @@ def skip_without(module):
         pytest.skip(f"{module} is not installed")
 
 
-@pytest.mark.parametrize("library", IN_THREADS)
+@pytest.mark.parametrize(
+    "library",
+    [
+        "concurrent.futures",
+        pytest.param("joblib", marks=pytest.mark.long),
+        pytest.param("dask", marks=pytest.mark.long),
+    ],
+)
 def test_one_thread_for_each_worker_makes_no_more_than_the_workers(library):
     if library != "concurrent.futures":
         skip_without(library)
@@ -516,7 +523,9 @@ print(*digests)
 """
 
 
-@pytest.mark.parametrize("ours_first", [True, False])
+@pytest.mark.parametrize(
+    "ours_first", [True, pytest.param(False, marks=pytest.mark.long)]
+)
 @pytest.mark.parametrize(
     "library",
     # waiting threads of two runtimes take the cores from each other
@@ -534,3 +543,145 @@ def test_the_order_of_import_beside_another_openmp_changes_nothing(library, ours
     SK, SKSt, coef = compute()
     expected = hashlib.sha256(b"".join(a.tobytes() for a in (SKSt, SK, coef)))
     assert run_python(code).split() == [expected.hexdigest()]
+
+
+# --------------------------------------------------------------------------
+# Interrupts
+# --------------------------------------------------------------------------
+
+# Runs the job that is named on standard input over and over, until Ctrl-C, and then
+# tells what is left of it.
+INTERRUPTED = """
+import gc, json, os, sys, warnings
+import numpy as np
+import pskernels as psk
+from pskernels.estimators import SketchedKernelRegressorCV
+from threadpoolctl import threadpool_info
+
+warnings.simplefilter("ignore")
+rng = np.random.default_rng(0)
+X = rng.normal(size=(60_000, 5))
+Z = rng.normal(size=(20_000, 100))
+y = Z[:, 0] + rng.normal(size=20_000)
+search = SketchedKernelRegressorCV(alphas=[1e-2, 1e-4], cv=2, random_state=0)
+search.fit(X[:500], y[:500])
+alphas = np.logspace(-1, -9, 100)
+path = lambda loss, solver: psk.path(Z, y, alphas=alphas, loss=loss, solver=solver)
+jobs = {
+    "product": lambda: psk.kernel_matmul(X, X, X[:, 0], gamma=0.1),
+    "newton": lambda: path("absolute", "newton"),
+    "adam": lambda: path("absolute", "adam"),
+    "lbfgs": lambda: path("huber", "lbfgs"),
+    "search": lambda: search.fit(X[:20_000], y),
+    "Gaussian": lambda: psk.Gaussian(100).draw(100_000, 0),
+    "PSparsified": lambda: psk.PSparsified(100, 0.2).draw(200_000, 0),
+    "CountSketch": lambda: psk.CountSketch(300).draw(1_000_000, 0),
+    "ROS": lambda: psk.ROS(100).draw(100_000, 0),
+}
+
+def check():
+    gram = psk.sketch_gram(X[:1500], 20, 0.05, random_state=0, n_threads=2)
+    model = psk.solve(Z[:1500], y[:1500], loss="absolute", alpha=0.1, n_threads=2)
+    results = gram.SK, gram.SKSt, model.coef, search.predict(X[:100])
+    return b"".join(a.tobytes() for a in results)
+
+def n_blas_threads():
+    return [i["num_threads"] for i in threadpool_info() if i["user_api"] == "blas"]
+
+expected, n_blas = check(), n_blas_threads()
+print("ready", flush=True)
+for line in sys.stdin:
+    job = jobs[line.strip()]
+    try:
+        print("started", flush=True)
+        while True:
+            job()
+    except KeyboardInterrupt:
+        pass
+    print("stopped", flush=True)
+    gc.collect()
+    print(json.dumps({
+        "right": check() == expected,
+        "blas": n_blas_threads() == n_blas,
+        "threads": len(os.listdir("/proc/self/task")),
+        "bytes": 4096 * int(open("/proc/self/statm").read().split()[1]),
+    }), flush=True)
+"""
+INTERRUPTED_JOBS = (
+    "product newton adam lbfgs search Gaussian PSparsified CountSketch ROS".split()
+)
+MB = 2**20
+
+
+class Interrupted:
+    """A process that is interrupted again and again."""
+
+    def __init__(self):
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", INTERRUPTED],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,  # select must see all that was not yet read
+        )
+        self._expect(b"ready")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._process.kill()
+        self._process.wait()
+        self._process.stdin.close()
+        self._process.stdout.close()
+
+    def _read(self):
+        ready = select.select([self._process.stdout], [], [], TIMEOUT)[0]
+        assert ready, f"no answer for {TIMEOUT} s"
+        return self._process.stdout.readline().strip()
+
+    def _expect(self, word):
+        answer = self._read()
+        assert answer == word, (answer, self._process.poll())
+
+    def interrupt(self, job, after):
+        """Seconds until a job has stopped, and what is left then."""
+        self._process.stdin.write(f"{job}\n".encode())
+        self._expect(b"started")
+        time.sleep(after)
+        sent = time.monotonic()
+        self._process.send_signal(signal.SIGINT)
+        self._expect(b"stopped")
+        return time.monotonic() - sent, json.loads(self._read())
+
+
+@quick_and_long("n_interrupts", 9, 200)
+def test_ctrl_c_at_any_moment_stops_in_time_and_leaves_nothing_behind(n_interrupts):
+    rng = np.random.default_rng()
+    seconds, states = [], []
+    with Interrupted() as process:
+        for job in INTERRUPTED_JOBS if n_interrupts > 9 else ["search", "ROS"]:
+            process.interrupt(job, 0.3)  # pools and caches are filled
+        for i in range(n_interrupts):
+            job = INTERRUPTED_JOBS[i % len(INTERRUPTED_JOBS)]
+            after = rng.uniform(0, 0.5)
+            # others may take the cores away for a while: the best of three counts
+            for _ in range(3):
+                delay, state = process.interrupt(job, after)
+                states.append(state)
+                assert state["right"] and state["blas"], (job, after, state)
+                if delay < 0.5:
+                    break
+            else:
+                pytest.fail(f"{job} has not stopped in 0.5 s after {after} s")
+            seconds.append(delay)
+    print(f"median {np.median(seconds):.3f} s, longest {max(seconds):.3f} s")
+    print("threads", states[0]["threads"], "to", states[-1]["threads"])
+    print("MB", [state["bytes"] // MB for state in states])
+    assert np.median(seconds) < 0.25
+    if n_interrupts > 9:
+        ninth = len(INTERRUPTED_JOBS)
+        early = max(state["threads"] for state in states[:ninth])
+        assert max(state["threads"] for state in states[-ninth:]) <= early
+        # arrays come back at once, the heap of small objects breathes
+        growth = states[-1]["bytes"] - max(state["bytes"] for state in states[:ninth])
+        assert growth < 8 * MB, growth / MB
