@@ -685,3 +685,71 @@ def test_ctrl_c_at_any_moment_stops_in_time_and_leaves_nothing_behind(n_interrup
         # arrays come back at once, the heap of small objects breathes
         growth = states[-1]["bytes"] - max(state["bytes"] for state in states[:ninth])
         assert growth < 8 * MB, growth / MB
+
+
+# --------------------------------------------------------------------------
+# Exhaustion
+# --------------------------------------------------------------------------
+
+# OpenMP ends the process if it cannot start a thread, and OpenBLAS ends or hangs if it
+# cannot have its buffers, so that all of them are made before memory is short.
+EXHAUSTED = """
+import resource, sys
+import numpy as np
+import pskernels as psk
+from pskernels.estimators import SketchedKernelRegressor, load
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(100_000, 2))
+y = np.sin(X[:, 0])
+Z = np.asfortranarray(rng.normal(size=(4000, 3000)))  # is copied, 96 MB
+wide = rng.normal(size=(400, 5000))
+small = SketchedKernelRegressor(n_components=20, n_threads=2, random_state=0)
+small.fit(X[:1000], y[:1000])
+SketchedKernelRegressor(n_components=300, random_state=0).fit(wide, y[:400]).save(
+    sys.argv[1]
+)
+load(sys.argv[1])
+# BLAS in two threads at once, which have a buffer each
+psk.FeatureMap(sketch=psk.SubSampling(300), n_threads=2).fit_transform(X[:9000])
+psk.solve(Z[:, :200], y[:4000], loss="absolute", alpha=0.1, n_threads=2)
+
+def check():
+    gram = psk.sketch_gram(X[:1500], 20, 0.05, random_state=0, n_threads=2)
+    model = psk.solve(Z[:1500, :50], y[:1500], loss="absolute", alpha=0.1, n_threads=2)
+    results = gram.SK, gram.SKSt, model.coef, small.predict(X[:100])
+    return b"".join(a.tobytes() for a in results)
+
+many, B = dict(sketch=psk.SubSampling(2000), random_state=0), np.ones((9, 2000))
+jobs = {
+    "sketch_gram": (64, lambda: psk.sketch_gram(X, 2000, parts="SK", random_state=0)),
+    "kernel_matmul": (64, lambda: psk.kernel_matmul(X, X[:9], B, gamma=1.0)),
+    "Gaussian": (64, lambda: psk.Gaussian(2000).draw(100_000, 0)),
+    "PSparsified": (64, lambda: psk.PSparsified(2000, 0.5).draw(100_000, 0)),
+    "FeatureMap": (64, lambda: psk.FeatureMap(**many).fit_transform(X)),
+    "solve": (64, lambda: psk.solve(Z, y[:4000], loss="absolute", alpha=0.1)),
+    "estimator": (64, lambda: small.set_params(n_components=2000).fit(X, y)),
+    "load": (4, lambda: load(sys.argv[1])),
+}
+expected = check()
+for name, (spare, job) in jobs.items():
+    with open("/proc/self/statm") as file:
+        size = resource.getpagesize() * int(file.read().split()[0])
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (size + spare * 2**20, hard))
+    try:
+        job()
+        outcome = "no error"
+    except MemoryError:
+        outcome = "MemoryError"
+    right = check() == expected  # still short of memory
+    resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+    print(name, outcome, right, flush=True)
+"""
+
+
+def test_where_memory_runs_out_there_is_an_error_and_the_next_call_works(tmp_path):
+    lines = run_python(EXHAUSTED, str(tmp_path / "model.npz")).splitlines()
+    assert len(lines) == 8
+    for line in lines:
+        assert line.split()[1:] == ["MemoryError", "True"], line

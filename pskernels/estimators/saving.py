@@ -157,7 +157,7 @@ def load(path):
     data = Path(path).read_bytes()
     try:
         return _read_model(data)
-    except MemoryError:  # no file asks for much more than its size
+    except MemoryError:  # the file may be right: sizes in it are checked beforehand
         raise
     except Exception as error:  # whatever a damaged file provokes
         reason = (str(error) or type(error).__name__)[:MAX_REASON]
