@@ -5,12 +5,15 @@ output is an array of shape (outputs, n), and coefficients are (outputs, r).  Ca
 keep BLAS to one thread (`single_threaded_blas`): the threads here are ours.
 """
 
-from functools import cached_property
-
 import numpy as np
 
 from pskernels import _linear
-from pskernels._threads import ThreadChoice, single_threaded_blas, threads_for
+from pskernels._threads import (
+    ThreadChoice,
+    cached_property,
+    single_threaded_blas,
+    threads_for,
+)
 
 EPS = float(np.finfo(np.float64).eps)
 

@@ -15,6 +15,7 @@ __all__ = [
     "COMPILER",
     "OPENMP",
     "available_cpus",
+    "cached_property",
     "resolve_n_threads",
     "single_threaded_blas",
     "threads_for",
@@ -99,6 +100,28 @@ def threads_for(work, grain, n_threads):
     machine, that may be one that is not running at all, for milliseconds.
     """
     return int(max(1, min(n_threads, work // grain)))
+
+
+class cached_property:  # noqa: N801
+    """functools.cached_property without its lock.
+
+    That of Python 3.11 has one lock for all instances and holds it while it computes:
+    other threads wait, and a child that is forked meanwhile waits for ever.
+    """
+
+    def __init__(self, compute):
+        self._compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner, name):
+        self._name = name
+
+    def __get__(self, instance, owner=None):
+        if instance is None:
+            return self
+        value = self._compute(instance)
+        vars(instance)[self._name] = value  # found before this descriptor from now on
+        return value
 
 
 class ThreadChoice:

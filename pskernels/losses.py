@@ -6,13 +6,12 @@ the weights of all points, as a function of their residuals.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
 from pskernels import _losses
-from pskernels._threads import resolve_n_threads, threads_for
+from pskernels._threads import cached_property, resolve_n_threads, threads_for
 from pskernels._validation import (
     check_non_negative,
     check_open_probability,

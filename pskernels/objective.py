@@ -16,12 +16,12 @@ Arrays: Θ is (k, r), b is (d,), and what points have is (d, n).
 """
 
 import math
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from pskernels._products import Features
+from pskernels._threads import cached_property
 from pskernels.losses import WeightedLoss
 from pskernels.outputs import Outputs
 

@@ -9,7 +9,6 @@ Only the points in ``indices``, the *landmarks*, ever enter a kernel.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ import scipy.sparse as sp
 
 from pskernels import _sketch
 from pskernels._random import make_generator, philox_key
-from pskernels._threads import resolve_n_threads, threads_for
+from pskernels._threads import cached_property, resolve_n_threads, threads_for
 from pskernels._validation import (
     check_int,
     check_option,

@@ -150,6 +150,29 @@ def test_a_fork_while_another_thread_fits_computes_the_same(n_forks):
             assert_same(in_forked_child(compute), expected)
 
 
+def test_a_fork_while_another_thread_computes_what_is_cached_does_not_hang():
+    inside, leave = threading.Event(), threading.Event()
+
+    class Slow:
+        def __init__(self, wait):
+            self.wait = wait
+
+        @_threads.cached_property
+        def value(self):
+            return self.wait()
+
+    thread = threading.Thread(
+        target=lambda: Slow(lambda: (inside.set(), leave.wait(TIMEOUT))).value
+    )
+    thread.start()
+    assert inside.wait(TIMEOUT)
+    try:
+        assert in_forked_child(lambda: Slow(lambda: 1).value) == 1
+    finally:
+        leave.set()
+        thread.join(TIMEOUT)
+
+
 @quick_and_long("n_pools", 1, 20)
 def test_a_pool_forked_while_another_thread_fits_computes_the_same(n_pools):
     context = multiprocessing.get_context("fork")
