@@ -92,3 +92,16 @@ def test_example_of_the_theory(examples, capsys):
     assert float(re.search(r"(\d+) B", printed)[1]) <= 200e6
     assert int(re.search(r"d_n = (\d+)", printed)[1]) > 1
     assert float(re.search(r"isometry (\S+),", printed)[1]) < 1
+
+
+def test_tests_that_numerics_names_exist():
+    """Every promise of docs/numerics.md has its test."""
+    folder = Path(__file__).parent
+    text = (folder.parent / "docs" / "numerics.md").read_text()
+    tests = {file.name: file.read_text() for file in folder.glob("*.py")}
+    files = set(re.findall(r"\b((?:test_|fuzz_|soak)\w*\.py)", text))
+    functions = set(re.findall(r"\b(test_\w+)\b(?!\.py)", text))
+    assert len(files) > 5 and len(functions) > 20
+    assert files <= tests.keys()
+    defined = set(re.findall(r"^def (test_\w+)\(", "".join(tests.values()), re.M))
+    assert functions - {file[:-3] for file in files} <= defined
