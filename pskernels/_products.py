@@ -94,7 +94,7 @@ class Features:
         The rows of a group are added up one after the other, and then the groups.
         """
         n_groups = max(1, min(MIN_GROUPS, self.n // MIN_GROUP_ROWS))
-        return EPS * (self.n // n_groups + len(self._partial) + 8)
+        return EPS / 2 * (self.n // n_groups + len(self._partial) + 16)
 
     def near_zero(self):
         """The same features around an origin amid the columns that are far from 0.
