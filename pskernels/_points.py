@@ -115,10 +115,24 @@ def median_distance(X, metric, memory_limit):
     rows = np.arange(n)
     if n > m:
         rows = np.random.default_rng(0).choice(n, m, replace=False)
-    distances = np.zeros(len(rows) * (len(rows) - 1) // 2)
-    for _, block in dense_columns(X, rows, memory_limit // 4):
-        distances += pdist(block, metric)
+    if sp.issparse(X) and metric == "sqeuclidean":
+        distances = _sparse_squared_distances(X[rows])
+    else:
+        distances = np.zeros(len(rows) * (len(rows) - 1) // 2)
+        for _, block in dense_columns(X, rows, memory_limit // 4):
+            distances += pdist(block, metric)
     return np.median(distances, overwrite_input=True) if len(distances) else 0.0
+
+
+def _sparse_squared_distances(X):
+    """‖x - x'‖² of all pairs of a few points, from scalar products of sparse rows."""
+    X = X.astype(np.float64)
+    squares = (X @ X.T).toarray()
+    norms = squares.diagonal().copy()
+    squares *= -2
+    squares += norms[:, None]
+    squares += norms
+    return np.maximum(squares[np.triu(np.ones(squares.shape, bool), 1)], 0.0)
 
 
 def dense_columns(X, rows, n_bytes):
