@@ -78,7 +78,7 @@ class Features:
         return total, partial[:, 1].min(axis=0), partial[:, 2].max(axis=0)
 
     def is_finite(self):
-        """Whether all numbers are finite, and can be summed."""
+        """Tell whether all numbers are finite, and can be summed."""
         return np.isfinite(self._column_range[0]).all()
 
     @cached_property
@@ -97,7 +97,7 @@ class Features:
         return EPS / 2 * (self.n // n_groups + len(self._partial) + 16)
 
     def near_zero(self):
-        """The same features around an origin amid the columns that are far from 0.
+        """Move columns that are far from 0 to an origin amid them.
 
         With an intercept that is the same machine, but for the rounding of products:
         the differences themselves are exact.  A copy is made only if it is needed.
@@ -111,7 +111,7 @@ class Features:
         return Features(self.Z - origin, self.n_threads, origin.astype(np.float64))
 
     def moved(self, coef):
-        """What the origin adds to predictions: origin @ coef."""
+        """Compute what the origin adds to predictions: origin @ coef."""
         return 0.0 if self.origin is None else self.origin @ coef
 
     def dot(self, V, out=None):

@@ -100,6 +100,7 @@ class _GammaKernel(Kernel):
 
 
 def _scale_gamma(X, variance):
+    """Turn the sum of variances into a gamma; 1 if there is none, or it underflows."""
     if not np.isfinite(variance):
         raise ValueError(
             "gamma='scale' needs the variance of X, which overflows float64"

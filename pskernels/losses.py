@@ -581,7 +581,7 @@ class WeightedLoss:
         self._pairs = sums.reshape(-1, 2)
 
     def rounding(self, e, zeta, error, exact=False):
-        """What rounding may hide of the excess of `fenchel_young`, and Σ weight·|e·ζ|.
+        """Bound what rounding hides of the excess of `fenchel_young`; sum weight·|e·ζ|.
 
         `error` (d,) is what the residuals of every output may be wrong by, beside
         their own rounding, and that of the targets unless they are `exact`.

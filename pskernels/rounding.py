@@ -1,4 +1,4 @@
-"""What makes a certificate a proof: a bound on all that rounding may hide of a gap.
+"""Bound all that rounding may hide of a gap: what makes a certificate a proof.
 
 The gap that is proven is that of the model as it is returned, in exact arithmetic:
 P - D with exact predictions u, an exact G, and a sum of flows that is exactly 0.  Each
@@ -59,6 +59,7 @@ def bound_rounding(objective, model, e, zeta, certificate, exact=False):
 
 
 def _bound_rounding(objective, model, e, zeta, certificate, exact):
+    """Add up the bounds of losses, of the balance and of the pull."""
     features, points, alpha = objective.features, objective.points, objective.alpha
     error = _error_of_predictions(objective, model, exact)
     if isinstance(points.loss, Squared) and len(error) > 1:

@@ -299,6 +299,8 @@ class _Blockwise(_Distribution):
             The seed of the whole sketch.
         rows, columns : tuple (start, end), optional
             The part; all rows or columns by default.
+        n_threads : int, optional
+            None means all cores this process may use.
 
         Returns
         -------

@@ -283,7 +283,7 @@ def rounding(
     double own,                      # whether y was rounded, too: 1 or 0
     int n_threads,
 ):
-    """What rounding hides of the excess of `fenchel_young`, and Σ weight · |e·zeta|."""
+    """Bound what rounding hides of the excess of `fenchel_young`; Σ weight·|e·zeta|."""
     cdef:
         intp_t d = e.shape[0]
         intp_t n = e.shape[1]

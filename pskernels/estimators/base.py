@@ -521,6 +521,7 @@ class SketchedMachine(SketchedEstimator):
         self.history_ = result.history
 
     def check_learnt(self):
+        """Check shapes of the model, and that nothing that was learnt is missing."""
         super().check_learnt()
         shape = self._decision_shape()
         m, r = len(self.sketch_.indices), self.feature_map_.rank_

@@ -211,6 +211,7 @@ n_features_in_, feature_names_in_
         return np.where(codes[:, None] == np.arange(n_classes), 1.0, -1.0)
 
     def check_learnt(self):
+        """Check the classes, too."""
         super().check_learnt()
         if len(self.classes_) < 2:
             raise ValueError(f"two classes or more are needed, got {self.classes_}")

@@ -189,6 +189,7 @@ n_features_in_, feature_names_in_
         return y
 
     def check_learnt(self):
+        """Check the levels, too."""
         super().check_learnt()
         check_quantiles(self.quantiles_)
         if not (hasattr(self, "_sorts") and hasattr(self, "_one_level")):

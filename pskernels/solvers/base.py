@@ -257,7 +257,7 @@ class Progress:
         )
 
     def _would_matter(self, rounding, certificate):
-        """Whether the tolerance is reached but for the bound on rounding."""
+        """Tell whether the tolerance is reached but for the bound on rounding."""
         gaps = certificate.gap, certificate.gap + rounding
         below, above = (
             self.objective.relative(gap, certificate.objective) for gap in gaps
