@@ -409,7 +409,10 @@ def test_features_are_those_of_the_sketched_kernel(X, kernel, seed, n_threads):
     n = len(X)
     sketch = psk.SubSampling(min(n, 12)).draw(n, random_state=seed)
     options = {} if kernel in reference.WITHOUT_GAMMA else {"gamma": gamma}
-    make = lambda k: psk.FeatureMap(kernel, sketch=sketch, n_threads=k, **options)  # noqa: E731
+
+    def make(k):
+        return psk.FeatureMap(kernel, sketch=sketch, n_threads=k, **options)
+
     try:
         fitted = make(n_threads).fit(X)
     except ValueError as error:
