@@ -58,8 +58,9 @@ class Features:
         self.Z = Z
         self.n, self.r = Z.shape
         self.origin = origin
-        self._passes = ThreadChoice(threads_for(Z.size, PASS_GRAIN, n_threads))
         self.n_threads = n_threads
+        self._pass_threads = threads_for(Z.size, PASS_GRAIN, n_threads)
+        self._passes = ThreadChoice(self._pass_threads)
         self._outputs = ThreadChoice(n_threads)
         self._grams = ThreadChoice(n_threads)
         n_groups = min(MAX_GROUPS, -(-self.n // MIN_GROUP_ROWS))
@@ -72,7 +73,8 @@ class Features:
         """Sums, of which it matters whether they are finite, minima and maxima."""
         partial = np.zeros((len(self._partial), 3, self.r))
         partial[:, 1], partial[:, 2] = np.inf, -np.inf
-        self._passes.run(lambda k: _linear.column_range(self.Z, partial, k), self.n)
+        # another amount of work for each row than what `_passes` compares
+        _linear.column_range(self.Z, partial, self._pass_threads)
         with np.errstate(over="ignore", invalid="ignore"):
             total = partial[:, 0].sum(axis=0)
         return total, partial[:, 1].min(axis=0), partial[:, 2].max(axis=0)
@@ -131,9 +133,7 @@ class Features:
         The intercept is a pair of numbers, to be added up.
         """
         out = np.empty(self.n)
-        self._passes.run(
-            lambda k: _linear.exact_residuals(self.Z, v, *intercept, y, out, k), self.n
-        )
+        _linear.exact_residuals(self.Z, v, *intercept, y, out, self._pass_threads)
         return out
 
     def t_dot(self, X):

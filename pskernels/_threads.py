@@ -173,50 +173,25 @@ class ThreadChoice:
         self._wait = self._until_trial = self.FIRST_WAIT
 
 
-def _by_any_thread(change, **options):
-    """Call what changes the limits of BLAS, and return what it returns.
-
-    From threadpoolctl 3.8 on, a thread that has set a limit on OpenBLAS is the only
-    one that is heard until it gives that up.  But the first caller to come and the last
-    one to leave may be two threads, and a caller may come to stay in a third.
-    """
-    from threadpoolctl import OpenBLASController
-
-    give_up = getattr(OpenBLASController, "clear_controlling_thread", None)
-    if give_up is None:
-        return change(**options)
-    give_up(force=True)
-    try:
-        return change(**options)
-    finally:
-        give_up(force=True)
-
-
 class _BlasLimit:
     """Limit BLAS to one thread while at least one caller is inside.
 
-    threadpoolctl's limits are global: were each of two overlapping callers to
-    restore what it found, the last one would leave BLAS limited for good.
+    The limits of OpenBLAS are global: were each of two overlapping callers to restore
+    what it found, the last one would leave BLAS limited for good.
     """
 
     def __init__(self):
         # reentrant: a signal handler may fork while its thread holds the lock
         self._lock = threading.RLock()
         self._inside = []  # the thread of each caller
-        self._controller = None
-        self._limit = None
+        self._libraries = None
+        self._before = ()  # their numbers of threads
 
     @contextmanager
     def __call__(self):
         with self._lock:
             if not self._inside:
-                if self._controller is None:
-                    from threadpoolctl import ThreadpoolController
-
-                    self._controller = ThreadpoolController()
-                self._limit = _by_any_thread(
-                    self._controller.limit, limits=1, user_api="blas"
-                )
+                self._limit()
             self._inside.append(threading.get_ident())
         try:
             yield
@@ -224,7 +199,34 @@ class _BlasLimit:
             with self._lock:
                 self._inside.remove(threading.get_ident())
                 if not self._inside:
-                    _by_any_thread(self._limit.restore_original_limits)
+                    self._set(self._before)
+
+    def _limit(self):
+        if self._libraries is None:
+            from threadpoolctl import ThreadpoolController
+
+            blas = ThreadpoolController().select(user_api="blas")
+            self._libraries = blas.lib_controllers
+        self._before = [library.get_num_threads() for library in self._libraries]
+        self._set([1] * len(self._libraries))
+
+    def _set(self, numbers):
+        """Set the numbers of threads of the libraries, from whichever thread it is.
+
+        From threadpoolctl 3.8 on, a thread that has set a limit on OpenBLAS is the only
+        one that is heard until it gives that up.  But the first caller to come and the
+        last one to leave may be two threads, and a caller may come to stay in a third.
+        """
+        for library, number in zip(self._libraries, numbers, strict=True):
+            give_up = getattr(library, "clear_controlling_thread", None)
+            if give_up is None:
+                library.set_num_threads(number)
+                continue
+            give_up(force=True)
+            try:
+                library.set_num_threads(number)
+            finally:
+                give_up(force=True)
 
     def hold(self):
         """Let nobody in or out, nor BLAS be in the midst of a change, while forking."""
@@ -239,7 +241,7 @@ class _BlasLimit:
             me = threading.get_ident()
             self._inside = [thread for thread in self._inside if thread == me]
             if not self._inside:
-                _by_any_thread(self._limit.restore_original_limits)
+                self._set(self._before)
         self._lock.release()
 
 
