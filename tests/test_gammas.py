@@ -85,9 +85,9 @@ def test_features_do_not_depend_on_threads(kernel, dtype, rng):
 
 
 def test_memory_limit_holds(rng):
-    X = rng.normal(size=(20_000, 10))
-    feature_map = make_map(20_000, s=50, memory_limit=16 * MB)
-    features = 3 * 50 * 20_000 * 8
+    X = rng.normal(size=(10_000, 10))
+    feature_map = make_map(10_000, s=50, memory_limit=16 * MB)
+    features = 3 * 50 * 10_000 * 8
     with peak_below(features + 24 * MB):
         fit_transform_gammas(feature_map, GAMMAS, X, X[:100])
 

@@ -268,10 +268,21 @@ def small(tmp_path, monkeypatch):
     table2.load.cache_clear()
 
 
-def test_from_end_to_end(small, capsys):
-    command.main(["--all", "--replicates", "2", "--out", str(small)])
+@pytest.mark.parametrize(
+    "experiments, parts",
+    [
+        (["table2", "theory"], ["Table 2", "Theory"]),
+        pytest.param(
+            ["--all"],
+            ["Figure 1", "Table 1", "Table 2", "Theory"],
+            marks=pytest.mark.long,
+        ),
+    ],
+)
+def test_from_end_to_end(small, capsys, experiments, parts):
+    command.main([*experiments, "--replicates", "2", "--out", str(small)])
     text = (small / "report.md").read_text()
-    for part in ("Figure 1", "Table 1", "Table 2", "Theory", "What was aimed at"):
+    for part in (*parts, "What was aimed at"):
         assert f"## {part}" in text
     assert "not run: no data" in text  # rf2, scm1d, otoliths
     assert "| rf1 | arrmse | none | 0.575 |" in text

@@ -24,7 +24,7 @@ from pskernels.solvers.loo import leave_one_out
 
 ALPHAS = [1e-4, 1e-2]
 GAMMAS = [0.3, 1.0, 3.0]
-SMALL = dict(alphas=[1e-4], gammas=[0.01, 0.1], cv=2, n_components=50)
+SMALL = dict(alphas=[1e-4], gammas=[0.01, 0.1], cv=2, n_components=20)
 
 
 @few_points
@@ -115,7 +115,7 @@ def test_classifier_has_the_scores_of_grid_search(scoring, rng):
 
 def test_classes_of_digits():
     X, y = load_digits(return_X_y=True)
-    X, y = X[:500], y[:500]
+    X, y = X[:300], y[:300]
     options = dict(n_components=60, random_state=0)
     assert_same_search(
         SketchedKernelClassifierCV(
@@ -206,9 +206,11 @@ def test_warm_starts_find_the_same_models(rng):
 
 
 def test_the_default_grid_does_not_depend_on_units(rng):
-    X, y = make_data(rng)
+    X, y = make_data(rng, n=200)
     for loss in ("huber", "absolute"):
-        model = SketchedKernelRegressorCV(loss=loss, n_components=20, random_state=0)
+        model = SketchedKernelRegressorCV(
+            loss=loss, n_components=20, cv=3, random_state=0
+        )
         model.fit(X, y)
         other = clone(model).fit(100 * X, 1000 * y)
         # alphas of a loss that grows like |u - y| are in the inverse unit of y

@@ -210,7 +210,7 @@ def test_positions_past_two_to_the_31():
 
 def test_sketch_is_an_isometry_on_average(distribution):
     """E[SᵀS] = I, by the mean of ‖S·a‖² over many sketches."""
-    n_draws = 2000
+    n_draws = 700
     a = np.random.default_rng(0).normal(size=N)
     a /= np.linalg.norm(a)
     squares = [

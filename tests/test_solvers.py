@@ -381,7 +381,8 @@ def test_history(solver, rng):
     gaps = [line.dual_gap for line in history]
     seconds = [line.seconds for line in history]
     assert gaps == sorted(gaps, reverse=True)
-    assert gaps[-1] == pytest.approx(result.dual_gap, abs=1e-12)
+    # what rounding may hide is added at the end
+    assert gaps[-1] == pytest.approx(result.dual_gap, abs=1e-11)
     assert seconds == sorted(seconds) and seconds[0] >= 0
     assert history[0].n_iter == 0 and history[-1].n_iter == result.n_iter
     lowest = min(line.objective for line in history)

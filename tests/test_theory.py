@@ -282,7 +282,7 @@ class TestKSatisfiability:
 
         They exceed n by far: nothing in the proof needs s < n.
         """
-        n, draws = 30, 60
+        n, draws = 20, 40
         K = gram(rng.uniform(size=(n, 1)), 0.1)
         radius = theory.critical_radius(np.linalg.eigvalsh(K / n))
         s = theory.sketch_rows(n, radius.delta2, radius.d_n, p)
