@@ -95,6 +95,8 @@ def test_a_forked_child_computes_and_does_not_hang():
 def test_number_of_threads_by_default(environment, expected, monkeypatch):
     monkeypatch.delenv("PSKERNELS_NUM_THREADS", raising=False)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    # which is 1 if that variable was set when Python was started
+    monkeypatch.setattr(_threads, "openmp_max_threads", _threads.available_cpus)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert _threads.resolve_n_threads(None) == expected
