@@ -771,6 +771,10 @@ for name, (spare, job) in jobs.items():
 """
 
 
+@pytest.mark.skipif(
+    "asan" in os.environ.get("LD_PRELOAD", ""),
+    reason="AddressSanitizer takes the whole address space, and ends the process",
+)
 def test_where_memory_runs_out_there_is_an_error_and_the_next_call_works(tmp_path):
     lines = run_python(EXHAUSTED, str(tmp_path / "model.npz")).splitlines()
     assert len(lines) == 8
