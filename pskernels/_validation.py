@@ -247,6 +247,14 @@ def check_out(out, shape, dtype, **inputs):
         )
     if not out.flags.writeable:
         raise ValueError("out must be writeable, got a read-only array")
+    strides = sorted(zip(map(abs, out.strides), out.shape, strict=True))
+    reach = out.itemsize
+    for stride, size in strides:
+        if size > 1 and stride < reach:
+            raise ValueError(
+                f"out must have a place for each number, got strides {out.strides}"
+            )
+        reach = max(reach, stride * size)
     for name, array in inputs.items():
         if np.shares_memory(out, array.data if sp.issparse(array) else array):
             raise ValueError(f"out must not share memory with {name}")

@@ -437,6 +437,8 @@ class FeatureMap(_KernelMap):
                 **options,
             )
         except ValueError as error:
+            if not str(error).startswith("memory_limit"):
+                raise
             raise ValueError(
                 f"half of memory_limit is for tiles of K: {error}, twice that in all"
             ) from None

@@ -453,6 +453,32 @@ def test_unscaled_features_are_named(rng):
     SketchedKernelRegressor().fit(X, y)
 
 
+@pytest.mark.filterwarnings("ignore::pskernels.ConvergenceWarning")
+@pytest.mark.parametrize("kernel", ["linear", psk.Polynomial(1e-3), "cosine"], ids=str)
+def test_points_far_from_zero_are_named(kernel, rng):
+    """A date, or a constant year in float32, was all that such a kernel saw."""
+    X, y = make_data(rng)
+    X = X.astype(np.float32)
+    model = SketchedKernelRegressor(kernel=kernel, loss="squared", random_state=0)
+    for day in (20240101 + np.arange(len(y)) % 31, np.full(len(y), 2024.0)):
+        far = np.column_stack([X, day]).astype(np.float32)
+        with pytest.warns(UserWarning, match="number 3 keeps the points .* from 0"):
+            clone(model).fit(far, y)
+    scaled, alone = (
+        make_pipeline(StandardScaler(), clone(model)).fit(points, y).score(points, y)
+        for points in (far, X)
+    )
+    assert scaled == pytest.approx(alone, abs=1e-3)
+
+
+@pytest.mark.parametrize("loss", ["huber", "absolute", "squared"])
+def test_targets_that_are_missing(loss, rng):
+    X, y = make_data(rng)
+    missing = [None, *y[1:]]
+    with pytest.raises(ValueError, match="y contains nan|Input y contains NaN"):
+        SketchedKernelRegressor(loss=loss).fit(X, missing)
+
+
 def test_mistakes_get_an_answer(rng):
     import pandas as pd
 

@@ -108,6 +108,17 @@ def test_read_only_out_is_named():
         psk.sketch_gram(X, 5, 0.5, out=out)
 
 
+def test_out_that_overlaps_itself_is_refused():
+    """It was filled with wrong numbers, without a word."""
+    overlapping = np.lib.stride_tricks.as_strided(np.zeros(600), (5, 60), (8, 8))
+    with pytest.raises(ValueError, match="a place for each number, got strides"):
+        psk.sketch_gram(X, 5, 0.5, out=overlapping)
+    for out in (np.empty((60, 10)).T[::2], np.empty((5, 120))[::-1, ::2]):
+        SK = psk.sketch_gram(X, 5, 0.5, out=out, random_state=0).SK
+        assert SK is out
+        np.testing.assert_array_equal(SK, psk.sketch_gram(X, 5, 0.5, random_state=0).SK)
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [

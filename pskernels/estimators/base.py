@@ -24,6 +24,7 @@ from pskernels._validation import (
     check_positive,
     check_sparse,
     levels_to_the_caller,
+    raise_not_finite,
 )
 from pskernels.choice import (
     FIRST_ROWS,
@@ -42,6 +43,9 @@ from pskernels.gram import DEFAULT_MEMORY_LIMIT
 from pskernels.kernels import (
     GAMMA_RULES,
     CallableKernel,
+    Cosine,
+    Linear,
+    Polynomial,
     Precomputed,
     get_kernel,
     is_precomputed,
@@ -54,6 +58,9 @@ from pskernels.solvers import path
 # pinball losses and classes are best from 0.03 / n to 0.3 / n.
 DEFAULT_PENALTY = 0.1
 
+# Points whose squared distance from 0 is this many times their variance look alike to
+# kernels of scalar products: in float32, nothing else is left.
+FAR_FROM_ZERO = 1e4
 # A feature whose share of the squared distances is larger than this drowns all others.
 DROWNING = 0.99
 SCALE_SUBSAMPLE = 1000
@@ -117,7 +124,7 @@ class SketchedEstimator(BaseEstimator):
         return (points, *y) if y else points
 
     def _warn_if_unscaled(self, X):
-        """Warn if one feature carries almost all of the distance between points."""
+        """Warn if one feature, or the distance from 0, is all that the kernel sees."""
         kernel = get_kernel(self.kernel)
         if sp.issparse(X) or isinstance(kernel, (CallableKernel, Precomputed)):
             return
@@ -125,16 +132,29 @@ class SketchedEstimator(BaseEstimator):
         with np.errstate(over="ignore", invalid="ignore"):
             variances = X[::step].var(axis=0, dtype=np.float64)
             shares = variances / variances.sum()
-        if np.count_nonzero(variances) < 2 or not shares.max() > DROWNING:
-            return
-        worst = int(shares.argmax())
+            squares = X[::step].mean(axis=0, dtype=np.float64) ** 2
+            far = squares.sum() > FAR_FROM_ZERO * variances.sum() > 0
+        if isinstance(kernel, (Linear, Polynomial, Cosine)) and far:
+            self._advise_scaling(
+                f"feature {self._name_feature(squares.argmax())} keeps the points "
+                f"{np.sqrt(squares.sum() / variances.sum()):.0f} times as far from 0 "
+                "as they are spread, which is all that this kernel sees"
+            )
+        elif np.count_nonzero(variances) > 1 and shares.max() > DROWNING:
+            self._advise_scaling(
+                f"feature {self._name_feature(shares.argmax())} carries "
+                f"{shares.max():.1%} of the squared distance between points, so that "
+                "the kernel hardly sees the others"
+            )
+
+    def _name_feature(self, number):
         names = getattr(self, "feature_names_in_", None)
-        name = f"number {worst}" if names is None else repr(str(names[worst]))
+        return f"number {number}" if names is None else repr(str(names[number]))
+
+    def _advise_scaling(self, what):
         warnings.warn(
-            f"feature {name} carries {shares[worst]:.1%} of the squared distance "
-            "between points, so that the kernel hardly sees the others; scale the "
-            "features first, for example by make_pipeline(StandardScaler(), "
-            f"{type(self).__name__}())",
+            f"{what}; scale the features first, for example by "
+            f"make_pipeline(StandardScaler(), {type(self).__name__}())",
             UserWarning,
             stacklevel=levels_to_the_caller(),
         )
@@ -409,6 +429,8 @@ class SketchedMachine(SketchedEstimator):
                 f"y must hold numbers, got {y.dtype}; for classes there is "
                 "SketchedKernelClassifier"
             )
+        if y.dtype.kind == "f" and not np.isfinite(y).all():
+            raise_not_finite(y, "y")  # what was None becomes NaN behind sklearn's check
         if self._is_precomputed() and X.shape[0] != X.shape[1]:
             raise ValueError(
                 "X must be a square matrix, K of all pairs of points, for a "

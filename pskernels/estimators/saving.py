@@ -161,7 +161,9 @@ def load(path):
         raise
     except Exception as error:  # whatever a damaged file provokes
         reason = (str(error) or type(error).__name__)[:MAX_REASON]
-        raise ValueError(f"{path} is not a model of pskernels: {reason}") from error
+        raise ValueError(
+            f"{path} is not a model of pskernels, or damaged: {reason}"
+        ) from error
 
 
 def _read_model(data):

@@ -26,7 +26,10 @@ ENVELOPE_WIDTHS = 0.25 ** np.arange(8)
 
 
 # Advice where no solver can do better.
-ROUNDED = "rounding hides more: y or features are far from 0, or y is interpolated"
+ROUNDED = (
+    "rounding hides more: scale features and targets (far from 0, or of very different "
+    "sizes?), raise alpha or tol"
+)
 
 
 class ConvergenceWarning(UserWarning):
