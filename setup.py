@@ -55,6 +55,13 @@ EXTENSIONS = {
     "pskernels._losses": (["src/_losses.pyx"], simd_flags),
 }
 
+# Each kind of build has a folder of its own, or it would find the files of another one
+# there, and take them for its own.
+switches = (
+    ["debug"] * DEBUG + ["serial"] * NO_OPENMP + SANITIZE.split(",") * bool(SANITIZE)
+)
+BUILD = os.path.join("build", "-".join(switches) or "plain")
+
 # In `depends`, native files reach the sdist and trigger rebuilds.
 native_files = sorted(glob("src/*.pyx") + glob("src/*.pxd") + glob("src/*.h"))
 
@@ -98,6 +105,7 @@ class ReproducibleSdist(sdist):
 
 
 setup(
+    options={"build": {"build_base": BUILD}},
     cmdclass={"bdist_wheel": ReproducibleWheel, "sdist": ReproducibleSdist},
     ext_modules=cythonize(
         [
@@ -105,6 +113,7 @@ setup(
                 name,
                 sources,
                 include_dirs=["src"],
+                define_macros=[("PSK_DEBUG", str(int(DEBUG)))],
                 extra_compile_args=optimise + sanitize + omp_compile + flags,
                 extra_link_args=sanitize + omp_link,
                 depends=native_files,
@@ -112,7 +121,7 @@ setup(
             for name, (sources, flags) in EXTENSIONS.items()
         ],
         include_path=["src"],
-        build_dir="build/cython",
+        build_dir=os.path.join(BUILD, "cython"),
         compiler_directives={
             "language_level": 3,
             "boundscheck": DEBUG,

@@ -18,10 +18,12 @@ cdef extern from *:
     #endif
     """
     const int PSK_OPENMP
+    const int PSK_DEBUG
     const char *PSK_COMPILER
     int omp_get_max_threads() nogil
 
 OPENMP = PSK_OPENMP    # yyyymm of the OpenMP standard, 0 without OpenMP
+DEBUG = bool(PSK_DEBUG)    # bounds checks
 COMPILER = PSK_COMPILER.decode()
 
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import pskernels
-from pskernels import __main__, _engine, _threads
+from pskernels import __main__, _build_info, _engine, _threads
 
 
 def run_python(code, **environment):
@@ -21,11 +21,13 @@ def run_python(code, **environment):
     )
 
 
-@pytest.mark.skipif(
-    os.environ.get("PSKERNELS_NO_OPENMP") == "1", reason="built without OpenMP"
-)
-def test_openmp_is_compiled_in():
-    assert _threads.OPENMP >= 201511
+def test_the_build_is_the_one_that_was_asked_for():
+    """A debug build once took the files of another build for its own."""
+    if os.environ.get("PSKERNELS_NO_OPENMP") == "1":
+        assert _threads.OPENMP == 0
+    else:
+        assert _threads.OPENMP >= 201511
+    assert _build_info.DEBUG == (os.environ.get("PSKERNELS_DEBUG") == "1")
 
 
 def test_all_names_exist():
