@@ -304,8 +304,10 @@ def test_random_problems_in_higher_precision():
             loss, *arrays, wide(result.dual), result.alpha, wide(weight)
         )
         null = loss.constant_minimiser(y, weight)
-        floor = 1e-9 * np.average(loss.value(np.full(n, null), y), weights=weight)
-        stated = result.dual_gap * max(primal, floor)
-        assert primal - dual <= 1.001 * stated + 1e-12 * primal, seed
+        null = np.average(loss.value(np.full(n, null), y), weights=weight)
+        stated = result.dual_gap * max(primal, 1e-9 * null)
+        # residuals of targets that are interpolated are rounded in long double, too
+        rounding = 1e-12 * primal + 10 * np.finfo(wide).eps * null
+        assert primal - dual <= 1.001 * stated + rounding, seed
         n_converged += result.converged
     assert n_converged >= 140
