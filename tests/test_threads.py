@@ -81,6 +81,7 @@ def test_a_forked_child_computes_and_does_not_hang():
     np.testing.assert_array_equal(coef, model.coef)
 
 
+@pytest.mark.skipif(not _threads.OPENMP, reason="built without OpenMP")
 @pytest.mark.parametrize(
     "environment, expected",
     [

@@ -134,7 +134,8 @@ class SketchedEstimator(BaseEstimator):
             shares = variances / variances.sum()
             squares = X[::step].mean(axis=0, dtype=np.float64) ** 2
             far = squares.sum() > FAR_FROM_ZERO * variances.sum() > 0
-        if isinstance(kernel, (Linear, Polynomial, Cosine)) and far:
+        by_products = isinstance(kernel, (Linear, Polynomial, Cosine))
+        if by_products and far and X.shape[1] > 1:
             self._advise_scaling(
                 f"feature {self._name_feature(squares.argmax())} keeps the points "
                 f"{np.sqrt(squares.sum() / variances.sum()):.0f} times as far from 0 "
