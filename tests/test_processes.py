@@ -582,6 +582,8 @@ from pskernels.estimators import SketchedKernelRegressorCV
 from threadpoolctl import threadpool_info
 
 faulthandler.register(signal.SIGUSR1)  # tells where it is
+# where tests run in the background, shells have children ignore Ctrl-C
+signal.signal(signal.SIGINT, signal.default_int_handler)
 warnings.simplefilter("ignore")
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60_000, 5))

@@ -144,8 +144,10 @@ except KeyboardInterrupt:
 
 def interrupt(code, *arguments):
     """What a process prints when it is interrupted, and after how many seconds."""
+    # where tests run in the background, shells have children ignore Ctrl-C
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     process = subprocess.Popen(
-        [sys.executable, "-P", "-c", code, *arguments],
+        [sys.executable, "-P", "-c", heard + code, *arguments],
         stdout=subprocess.PIPE,
         text=True,
     )
