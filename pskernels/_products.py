@@ -14,6 +14,7 @@ from pskernels._threads import (
     single_threaded_blas,
     threads_for,
 )
+from pskernels._validation import raise_not_finite
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -68,8 +69,13 @@ class Features:
         n_tiles = -(-self.r // _linear.GRAM_TILE)
         self._gram_tasks = n_tiles * (n_tiles + 1) // 2
 
+    @property
+    def blocks(self):
+        """Features of some rows each, in their order: here all of them."""
+        return [self]
+
     @cached_property
-    def _column_range(self):
+    def _column_sums(self):
         """Sums, of which it matters whether they are finite, minima and maxima."""
         partial = np.zeros((len(self._partial), 3, self.r))
         partial[:, 1], partial[:, 2] = np.inf, -np.inf
@@ -79,15 +85,20 @@ class Features:
             total = partial[:, 0].sum(axis=0)
         return total, partial[:, 1].min(axis=0), partial[:, 2].max(axis=0)
 
-    def is_finite(self):
-        """Tell whether all numbers are finite, and can be summed."""
-        return np.isfinite(self._column_range[0]).all()
+    def check_finite(self):
+        """Check that all numbers are finite, and can be summed."""
+        if not np.isfinite(self._column_sums[0]).all():
+            raise_not_finite(self.Z, "Z")
+
+    @property
+    def column_range(self):
+        """The least and the largest number of each column."""
+        return self._column_sums[1:]
 
     @cached_property
     def largest(self):
         """The largest |z| of each column."""
-        _, low, high = self._column_range
-        return np.maximum(np.abs(low), np.abs(high))
+        return np.abs(self.column_range).max(axis=0)
 
     @property
     def sum_error(self):
@@ -104,13 +115,16 @@ class Features:
         With an intercept that is the same machine, but for the rounding of products:
         the differences themselves are exact.  A copy is made only if it is needed.
         """
-        _, low, high = self._column_range
-        far = self.largest > FAR * (high - low)
-        if not far.any():
-            return self
-        middle = (low / 2 + high / 2).astype(self.Z.dtype)
-        origin = np.where(far, middle, self.Z.dtype.type(0))
+        origin = far_origin(*self.column_range, self.dtype)
+        return self if origin is None else self.around(origin)
+
+    def around(self, origin):
+        """The same around an origin (r,), of the type of Z."""
         return Features(self.Z - origin, self.n_threads, origin.astype(np.float64))
+
+    @property
+    def dtype(self):
+        return self.Z.dtype
 
     def moved(self, coef):
         """Compute what the origin adds to predictions: origin @ coef."""
@@ -200,15 +214,23 @@ class Features:
                     lambda k, first=first, last=last: call(k, first, last), last - first
                 )
 
-    def gram(self, weight, size=None):
+    def gram(self, weight, bordered=False):
         """Z.T @ (weight[:, None] * Z), the upper triangle; the rest is 0.
 
-        Costs (rows of positive weight)·r²/2 multiplications.  A `size` above r leaves
-        room for a border, of zeros.
+        Costs (rows of some weight)·r²/2 multiplications.  `bordered`: of [Z 1].
         """
+        gram = self._gram(np.maximum(weight, 0.0), bordered)
+        if weight.min() < 0:
+            gram -= self._gram(np.maximum(-weight, 0.0), bordered)
+        if bordered:
+            gram[:, -1] = self.bordered_t_dot(weight)
+        return gram
+
+    def _gram(self, weight, bordered):
+        """`gram` of weights that are not negative, with room for a border."""
         rows = np.flatnonzero(weight)
         n_groups = min(GRAM_TASKS // self._gram_tasks, len(rows) // MIN_GROUP_ROWS)
-        size = self.r if size is None else size
+        size = self.r + bordered
         sums = np.zeros((max(1, n_groups), size, size))
         step = max(_linear.GRAM_TILE, CALL_WORK // self.r**2)
 
@@ -223,6 +245,14 @@ class Features:
             else:
                 self._grams.run(lambda k, some=some: add(k, some), len(some))
         return sums.sum(axis=0) if len(sums) > 1 else sums[0]
+
+
+def far_origin(low, high, dtype):
+    """The middle of columns that are far from 0, 0 for others; None if none is."""
+    far = np.maximum(np.abs(low), np.abs(high)) > FAR * (high - low)
+    if not far.any():
+        return None
+    return np.where(far, (low / 2 + high / 2).astype(dtype), dtype.type(0))
 
 
 class RunningSum:

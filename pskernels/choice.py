@@ -209,7 +209,7 @@ class GrowingFeatures:
         """(fitted map, features of all points) of a sketch of s rows."""
         distribution = self._make_sketch(s)
         n = self._X.shape[0]
-        n_threads, _ = self._make_map(None)._limits()
+        n_threads, _ = self._make_map(None).limits()
         sketch = distribution.draw(n, self._seed, n_threads)
         feature_map = self._make_map(sketch).fit(self._X)
         first = 0
@@ -224,7 +224,7 @@ class GrowingFeatures:
     def _products(self, feature_map, rows):
         """K·(rows of S)ᵀ, before scaling."""
         X = self._X
-        n_threads, memory_limit = feature_map._limits()
+        n_threads, memory_limit = feature_map.limits()
         KSt = np.empty((X.shape[0], rows.shape[0]), feature_map._dtype)
         tiles = _engine.make_tiles(
             kernel=feature_map.kernel_,

@@ -34,18 +34,18 @@ from pskernels._validation import (
 )
 from pskernels.gram import (
     DEFAULT_MEMORY_LIMIT,
-    _draw_sketch,
-    _fill_kernel_matmul,
-    _prepare,
-    _sketch_landmarks,
-    _warn_if_not_finite,
+    draw_sketch,
+    fill_kernel_matmul,
+    prepare,
+    sketch_landmarks,
+    warn_if_not_finite,
 )
 from pskernels.kernels import (
     RBF,
+    GammaKernel,
     Laplacian,
     Matern,
     Precomputed,
-    _GammaKernel,
     get_kernel,
     is_precomputed,
 )
@@ -153,10 +153,10 @@ class _KernelMap:
         out = np.empty((X.shape[0], *coef.shape[1:]), self._result_dtype(X))
         self._fill_prediction(out, X, coef)
         out += intercept
-        _warn_if_not_finite(out, "predictions")
+        warn_if_not_finite(out, "predictions")
         return out
 
-    def _limits(self):
+    def limits(self):
         """(n_threads, memory_limit), checked."""
         return (
             resolve_n_threads(self.n_threads),
@@ -183,7 +183,7 @@ class _KernelMap:
         return X
 
     def _check_values(self, X):
-        _prepare(self.kernel_, X, "X", *self._limits())
+        prepare(self.kernel_, X, "X", *self.limits())
 
     def _result_dtype(self, X):
         return np.promote_types(common_dtype(X), self._dtype)
@@ -329,7 +329,7 @@ class FeatureMap(_KernelMap):
     def _fit(self, X):
         """Fit to checked points; return them in the form that `_fill` reads best."""
         kernel = get_kernel(self.kernel, self.gamma)
-        n_threads, memory_limit = self._limits()
+        n_threads, memory_limit = self.limits()
         precomputed = isinstance(kernel, Precomputed)
         if precomputed and X.shape[0] != X.shape[1]:
             raise ValueError(
@@ -339,7 +339,7 @@ class FeatureMap(_KernelMap):
         sketch = self.sketch
         if sketch is None:
             sketch = PSparsified(min(DEFAULT_ROWS, X.shape[0]))
-        sketch = _draw_sketch(sketch, X.shape[0], self.random_state, n_threads)
+        sketch = draw_sketch(sketch, X.shape[0], self.random_state, n_threads)
         s, n = sketch.shape
         if s > n:
             warnings.warn(
@@ -348,7 +348,7 @@ class FeatureMap(_KernelMap):
                 RuntimeWarning,
                 stacklevel=3,
             )
-        kernel, center = _prepare(kernel, X, "X", n_threads, memory_limit)
+        kernel, center = prepare(kernel, X, "X", n_threads, memory_limit)
         landmarks = None if precomputed else _take_rows(X, sketch.indices)
         rows = _points.Rows(X, sketch.indices) if precomputed else landmarks
         SKSt = self._sketch_landmarks(rows, sketch, kernel, center)
@@ -358,10 +358,10 @@ class FeatureMap(_KernelMap):
 
     def _sketch_landmarks(self, landmarks, sketch, kernel, center, **options):
         """S·K·Sᵀ in float64."""
-        n_threads, memory_limit = self._limits()
+        n_threads, memory_limit = self.limits()
         if not isinstance(landmarks, _points.Rows):
             landmarks = _points.Rows(landmarks)
-        return _sketch_landmarks(
+        return sketch_landmarks(
             sketch,
             landmarks,
             kernel=kernel,
@@ -388,7 +388,7 @@ class FeatureMap(_KernelMap):
 
     def check_learnt(self):
         """Check that what was learnt fits together, for a map out of a file."""
-        self._limits()
+        self.limits()
         s, m = self.sketch_.weights.shape
         d = self.n_features_in_
         shapes = {"whitening_": (s, self.rank_), "landmarks_": (m, d), "_center": (d,)}
@@ -419,7 +419,7 @@ class FeatureMap(_KernelMap):
         """out = z_S(X), of points that are checked."""
         _fill_maps([self], [out], X)
         if not self.kernel_.centred:  # shift-invariant kernels are at most 1
-            _warn_if_not_finite(out, "z_S", stacklevel=4)
+            warn_if_not_finite(out, "z_S", stacklevel=4)
         return out
 
     def _sketch_block(self, SK, X, n_threads, memory_limit, **options):
@@ -461,8 +461,8 @@ class FeatureMap(_KernelMap):
             return self.sketch_.scaled_weights().T @ (self.whitening_ @ coef)
 
     def _fill_prediction(self, out, X, coef):
-        n_threads, memory_limit = self._limits()
-        _fill_kernel_matmul(
+        n_threads, memory_limit = self.limits()
+        fill_kernel_matmul(
             out,
             _points.Rows(X),
             self._landmark_rows(X),
@@ -478,7 +478,7 @@ class FeatureMap(_KernelMap):
 def _fill_maps(maps, outs, X):
     """Features of maps that differ by gamma alone, of points that are checked."""
     first, dtype = maps[0], outs[0].dtype
-    n_threads, memory_limit = first._limits()
+    n_threads, memory_limit = first.limits()
     s, n = first.sketch_.shape[0], X.shape[0]
     half = memory_limit // 2  # for a block of S·K, and as much for tiles of K
     point_bytes = len(maps) * s * dtype.itemsize
@@ -502,7 +502,7 @@ def _fill_maps(maps, outs, X):
 
 def share_distances(kernel, sketch, X):
     """Whether `fit_transform_gammas` is possible."""
-    of_gamma = isinstance(kernel, _GammaKernel)
+    of_gamma = isinstance(kernel, GammaKernel)
     return of_gamma and not sketch.is_dense and not sp.issparse(X)
 
 
@@ -523,9 +523,9 @@ def fit_transform_gammas(feature_map, gammas, X, X_new):
     """
     X, X_new = check_points(X, "X"), check_points(X_new, "X_new")
     kernel = replace(get_kernel(feature_map.kernel), gamma=max(gammas))
-    n_threads, memory_limit = feature_map._limits()
-    kernel, center = _prepare(kernel, X, "X", n_threads, memory_limit)
-    _prepare(kernel, X_new, "X_new", n_threads, memory_limit)
+    n_threads, memory_limit = feature_map.limits()
+    kernel, center = prepare(kernel, X, "X", n_threads, memory_limit)
+    prepare(kernel, X_new, "X_new", n_threads, memory_limit)
     sketch = feature_map.sketch
     landmarks = _take_rows(X, sketch.indices)
     SKSts = feature_map._sketch_landmarks(
@@ -677,7 +677,7 @@ class RandomFourierFeatures(_KernelMap):
                 f"got {kernel}"
             )
         rng = make_generator(philox_key(self.random_state))
-        kernel, _ = _prepare(kernel, X, "X", *self._limits())
+        kernel, _ = prepare(kernel, X, "X", *self.limits())
         shape = n_components // 2, X.shape[1]
         self.frequencies_ = _draw_frequencies(kernel, shape, rng)
         self.kernel_ = kernel
@@ -717,7 +717,7 @@ class RandomFourierFeatures(_KernelMap):
 
     def _run(self, fill, n, width):
         """Call `fill` for all blocks of n points, whose work is (points, width)."""
-        n_threads, memory_limit = self._limits()
+        n_threads, memory_limit = self.limits()
         point_bytes = 8 * width
         work_bytes = min(memory_limit, max(FOURIER_BYTES, point_bytes))
         step = _points_of_a_block(point_bytes, work_bytes, memory_limit)

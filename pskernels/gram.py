@@ -19,7 +19,7 @@ from pskernels._validation import (
     common_dtype,
     raise_not_finite,
 )
-from pskernels.kernels import Precomputed, _GammaKernel, get_kernel
+from pskernels.kernels import GammaKernel, Precomputed, get_kernel
 from pskernels.sketches import PSparsified, Sketch, _Distribution
 
 DEFAULT_MEMORY_LIMIT = 2**30
@@ -138,7 +138,7 @@ def sketch_gram(
     if "SK" in parts:
         out = check_out(out, sketch.shape, dtype, X=X)
 
-    kernel, center = _prepare(kernel, X, "X", n_threads, memory_limit)
+    kernel, center = prepare(kernel, X, "X", n_threads, memory_limit)
     options = dict(
         kernel=kernel,
         center=center,
@@ -157,7 +157,7 @@ def sketch_gram(
         )
         SK = _engine.fill_product(out, tiles, sketch.scale, "S·K", verbose)
         if not kernel.centred:  # shift-invariant kernels are at most 1
-            _warn_if_not_finite(SK, "S·K")
+            warn_if_not_finite(SK, "S·K")
     if "SKSt" in parts:
         if SK is not None:
 
@@ -169,10 +169,10 @@ def sketch_gram(
             )
             SKSt = sketch.scale / 2 * (product + product.T)
         else:
-            SKSt = _sketch_landmarks(sketch, landmarks, verbose=verbose, **options)
+            SKSt = sketch_landmarks(sketch, landmarks, verbose=verbose, **options)
         with np.errstate(over="ignore"):
             SKSt = SKSt.astype(dtype, copy=False)
-        _warn_if_not_finite(SKSt, "S·K·Sᵀ")
+        warn_if_not_finite(SKSt, "S·K·Sᵀ")
     return SketchedGram(SKSt, SK, sketch, kernel)
 
 
@@ -242,12 +242,12 @@ def kernel_matmul(
     out = check_out(out, (X.shape[0], *B.shape[1:]), dtype, X=X, Y=Y, B=B)
 
     name = "X" if X is Y else "Y"
-    kernel, center = _prepare(kernel, Y, name, n_threads, memory_limit)
+    kernel, center = prepare(kernel, Y, name, n_threads, memory_limit)
     if X is not Y:
-        _prepare(kernel, X, "X", n_threads, memory_limit)
+        prepare(kernel, X, "X", n_threads, memory_limit)
     if _count_not_finite(B):
         raise_not_finite(B.reshape(len(B), -1), "B")
-    _fill_kernel_matmul(
+    fill_kernel_matmul(
         out,
         _points.Rows(X),
         _points.Rows(X.T if precomputed else Y),
@@ -258,7 +258,7 @@ def kernel_matmul(
         memory_limit=memory_limit,
         verbose=verbose,
     )
-    _warn_if_not_finite(out, "K·B")
+    warn_if_not_finite(out, "K·B")
     return out
 
 
@@ -267,7 +267,7 @@ def kernel_matmul(
 # --------------------------------------------------------------------------
 
 
-def _sketch_landmarks(sketch, landmarks, *, memory_limit, verbose, **options):
+def sketch_landmarks(sketch, landmarks, *, memory_limit, verbose, **options):
     """S·K·Sᵀ in float64, from half of K(landmarks, landmarks)."""
     tiles = _engine.make_tiles(
         landmarks=landmarks,
@@ -283,7 +283,7 @@ def _sketch_landmarks(sketch, landmarks, *, memory_limit, verbose, **options):
         )
 
 
-def _fill_kernel_matmul(out, points, landmarks, B, *, verbose, **options):
+def fill_kernel_matmul(out, points, landmarks, B, *, verbose, **options):
     """out = K(points, landmarks) @ B, computed in the type of `out`."""
     tiles = _engine.make_tiles(
         landmarks=landmarks,
@@ -321,10 +321,10 @@ def _get_sketch(n, s, p, kind, sketch, random_state, n_threads):
         raise ValueError(
             f"s={s}, p={p} and kind={kind!r} were given beside a sketch; it has its own"
         )
-    return _draw_sketch(sketch, n, random_state, n_threads)
+    return draw_sketch(sketch, n, random_state, n_threads)
 
 
-def _draw_sketch(sketch, n, random_state, n_threads):
+def draw_sketch(sketch, n, random_state, n_threads):
     """The sketch of n points that a distribution draws, or a drawn one if it fits."""
     if not isinstance(sketch, (Sketch, _Distribution)):
         raise TypeError(
@@ -346,7 +346,7 @@ def _draw_sketch(sketch, n, random_state, n_threads):
     return sketch
 
 
-def _prepare(kernel, X, name, n_threads, memory_limit):
+def prepare(kernel, X, name, n_threads, memory_limit):
     """Check the values of X; return the kernel with its gamma, and the center."""
     if isinstance(kernel, Precomputed):  # only what is needed of it is read
         return kernel, None
@@ -359,7 +359,7 @@ def _prepare(kernel, X, name, n_threads, memory_limit):
             f"the kernel {kernel} needs values that are not negative, but {name} has "
             f"a minimum of {X.min():g}"
         )
-    if isinstance(kernel, _GammaKernel):
+    if isinstance(kernel, GammaKernel):
         kernel = kernel.with_gamma(X, variance, memory_limit)
     if not kernel.centred:
         return kernel, np.zeros_like(mean)
@@ -375,7 +375,7 @@ def _count_not_finite(array):
     )
 
 
-def _warn_if_not_finite(product, name, stacklevel=3):
+def warn_if_not_finite(product, name, stacklevel=3):
     n_bad = _count_not_finite(product)
     if n_bad:
         advice = "scale X" if product.dtype == np.float64 else "use float64"

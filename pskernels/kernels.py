@@ -48,7 +48,7 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class _GammaKernel(Kernel):
+class GammaKernel(Kernel):
     """A kernel with a scale parameter: a number, or a rule that sets it from X.
 
     "scale" (the default) is 1 / the sum of the columns' variances, which no shift of a
@@ -118,7 +118,7 @@ def _scale_gamma(X, variance):
 
 
 @dataclass(frozen=True)
-class RBF(_GammaKernel):
+class RBF(GammaKernel):
     """exp(-gamma · ‖x - x'‖²).
 
     Parameters
@@ -141,7 +141,7 @@ class RBF(_GammaKernel):
 
 
 @dataclass(frozen=True)
-class Laplacian(_GammaKernel):
+class Laplacian(GammaKernel):
     """exp(-gamma · ‖x - x'‖₁).
 
     Parameters
@@ -160,7 +160,7 @@ class Laplacian(_GammaKernel):
 
 
 @dataclass(frozen=True)
-class Matern(_GammaKernel):
+class Matern(GammaKernel):
     """The Matérn kernel of smoothness nu, with q = √(2·nu)·‖x - x'‖/ℓ:
 
     exp(-q) for nu = 1/2, (1 + q)·exp(-q) for 3/2, (1 + q + q²/3)·exp(-q) for 5/2.
@@ -202,7 +202,7 @@ class Matern(_GammaKernel):
 
 
 @dataclass(frozen=True)
-class Polynomial(_GammaKernel):
+class Polynomial(GammaKernel):
     """(gamma · ⟨x, x'⟩ + coef0)^degree.
 
     Parameters
@@ -311,7 +311,7 @@ def get_kernel(kernel, gamma=None):
         make = KERNELS[check_option(kernel, "kernel", KERNELS)]
         if gamma is None:
             return make()
-        if isinstance(make(), _GammaKernel):
+        if isinstance(make(), GammaKernel):
             return make(gamma)
     elif isinstance(kernel, Kernel):
         if gamma is None:

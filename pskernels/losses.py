@@ -118,6 +118,15 @@ class Loss:
         value = self._on_residuals("conjugate", zeta, 0.0, axis)
         return _weighted(value + linear, sample_weight)
 
+    def constant_minimisers(self, Y, weight):
+        """For each row of targets, the constant that minimises its loss.
+
+        Weights add up to 1.
+        """
+        losses = self.of_outputs(len(Y))
+        pairs = zip(losses, Y, strict=True)
+        return np.array([loss._constant_minimiser(y, weight) for loss, y in pairs])
+
     def constant_minimiser(self, y, sample_weight=None):
         """A b that minimises Σ weight·ℓ(b, y): the model without features.
 
@@ -361,6 +370,9 @@ class Squared(Loss):
     def _constant_minimiser(self, y, weight):
         return np.average(y, weights=weight)
 
+    def constant_minimisers(self, Y, weight):
+        return Y @ weight
+
 
 @dataclass(frozen=True)
 class Hinge(_PiecewiseLinear):
@@ -403,9 +415,8 @@ class Logistic(Loss):
 class WeightedLoss:
     """Σ weight·ℓ as a function of the residuals e of all points and outputs.
 
-    Weights are divided by their sum.  Residuals and the derivatives ζ with
-    respect to them are in the frame of src/losses.h: e = sign·u - offset.  They are
-    arrays of shape (d, n).
+    Residuals and the derivatives ζ with respect to them are in the frame of
+    src/losses.h: e = sign·u - offset.  They are arrays of shape (d, n).
 
     Parameters
     ----------
@@ -428,7 +439,7 @@ class WeightedLoss:
         self.loss = loss
         self.n_threads = threads_for(y.size, GRAIN, n_threads)
         self.y = y
-        self.weight = weight / weight.sum()
+        self.weight = weight
         self.radial = loss.of_norm and len(y) > 1
         self.losses = [loss] if self.radial else loss.of_outputs(len(y))
         self.numbers = np.array([one.native for one in self.losses])
@@ -436,7 +447,8 @@ class WeightedLoss:
         # bounds the error of a sum, relative to that of the sizes
         chunk = min(y.shape[1], _losses.CHUNK_POINTS)
         self.sum_error = EPS / 2 * (chunk + n_chunks + 8)
-        self._set_sums(np.empty((len(self.losses), n_chunks, 2)))
+        self._sums = np.empty((len(self.losses), n_chunks, 2))
+        self._pairs = self._sums.reshape(-1, 2)
         self._counts = np.empty((len(self.losses), n_chunks), np.intp)
 
     @cached_property
@@ -559,26 +571,16 @@ class WeightedLoss:
         )
         return self._pairs.sum(axis=0)
 
-    def output(self, j):
+    def of_output(self, j):
         """The same for output j alone, of a loss that is a sum over outputs."""
-        other = object.__new__(WeightedLoss)
-        other.__dict__.update(
-            loss=self.losses[j],
-            sum_error=self.sum_error,
-            losses=self.losses[j : j + 1],
-            n_threads=self.n_threads,
-            y=self.y[j : j + 1],
-            weight=self.weight,
-            radial=False,
-            numbers=self.numbers[j : j + 1],
-            _counts=self._counts[j : j + 1],
-        )
-        other._set_sums(self._sums[j : j + 1])
-        return other
+        return self if len(self.y) == 1 else self._outputs[j]
 
-    def _set_sums(self, sums):
-        self._sums = sums  # of every output and chunk of points
-        self._pairs = sums.reshape(-1, 2)
+    @cached_property
+    def _outputs(self):
+        return [
+            WeightedLoss(loss, self.y[j : j + 1], self.weight, self.n_threads)
+            for j, loss in enumerate(self.losses)
+        ]
 
     def rounding(self, e, zeta, error, exact=False):
         """Bound what rounding hides of the excess of `fenchel_young`; sum weight·|e·ζ|.
@@ -600,14 +602,6 @@ class WeightedLoss:
             self.n_threads,
         )
         return self._pairs.sum(axis=0)
-
-    def constant_minimisers(self):
-        """For each output by itself, the constant that minimises its loss."""
-        if isinstance(self.loss, Squared):
-            return self.y @ self.weight
-        losses = self.loss.of_outputs(len(self.y))
-        pairs = zip(losses, self.y, strict=True)
-        return np.array([loss._constant_minimiser(y, self.weight) for loss, y in pairs])
 
     def into_domain(self, zeta):
         """ζ where the conjugate is finite."""

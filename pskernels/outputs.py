@@ -253,8 +253,8 @@ class Outputs:
         return cls(vectors, values[: rank if k is None else min(k, rank)])
 
     def first(self, k):
-        """The first k directions, of an M that is not the identity."""
-        return Outputs(self.vectors, self.values[:k])
+        """The first k directions."""
+        return self if k == self.k else Outputs(self.vectors, self.values[:k])
 
     @property
     def separate(self):

@@ -30,73 +30,75 @@ class Model(NamedTuple):
     intercept: np.ndarray  # (d,)
 
 
-def make_model(objective, theta, b):
+def make_model(problem, theta, b):
     """The model of Θ and b, with the coefficients and intercept that are returned."""
-    coef = objective.outputs.coef(theta)
-    moved = objective.features.moved(coef)
-    return Model(theta, b, coef, b + objective.shift - moved)
+    coef = problem.outputs.coef(theta)
+    moved = problem.features.moved(coef)
+    return Model(theta, b, coef, b + problem.shift - moved)
 
 
-def bound_rounding(objective, model, e, zeta, certificate, exact=False):
+def bound_rounding(sample, alpha, model, certificate, exact=False):
     """Bound what rounding may hide of the gap of a model.
 
     Parameters
     ----------
-    objective : Objective
+    sample : Sample
+        With its residuals, and the ζ that certifies it.
+    alpha : float
     model : Model
-    e, zeta : arrays of shape (d, n)
-        Its residuals, and the derivatives that certify it.
     certificate : Certificate
     exact : bool
-        Whether e comes from `exact_residuals`.
+        Whether residuals are those of `place_exactly`.
 
     Returns
     -------
     float
     """
     with np.errstate(over="ignore", invalid="ignore"):  # no number proves nothing
-        return _bound_rounding(objective, model, e, zeta, certificate, exact)
+        return _bound_rounding(sample, alpha, model, certificate, exact)
 
 
-def _bound_rounding(objective, model, e, zeta, certificate, exact):
+def _bound_rounding(sample, alpha, model, certificate, exact):
     """Add up the bounds of losses, of the balance and of the pull."""
-    features, points, alpha = objective.features, objective.points, objective.alpha
-    error = _error_of_predictions(objective, model, exact)
-    if isinstance(points.loss, Squared) and len(error) > 1:
+    problem = sample.problem
+    features, outputs = problem.features, problem.outputs
+    error = _error_of_predictions(sample, model, exact)
+    if isinstance(problem.loss, Squared) and len(error) > 1:
         # a pass over all outputs would cost as much as a step
-        hidden, price, size, share = _hidden_by_squares(objective, certificate, error)
+        hidden, price, size, share = _hidden_by_squares(problem, certificate, error)
     else:
-        hidden, product = points.rounding(e, zeta, error, exact)
+        hidden, product = sample.rounding(error, exact)
         price = product + certificate.objective
-        _, total, size = points.flow(zeta)
+        total, size = sample.flow_sums()
         share = np.max(np.abs(total) / np.maximum(size, TINY))
     taken = 0.0  # the share of ζ to be taken away, so that flows add up to exactly 0
-    if objective.fit_intercept:
-        taken = 2 * (share + points.sum_error)
+    if problem.fit_intercept:
+        taken = 2 * (share + problem.sum_error)
         hidden += taken * price
-    outputs, gradient = objective.outputs, norm(certificate.gradient)
+    gradient = norm(certificate.gradient)
     of_pull = taken + features.sum_error + outputs.d * EPS
     error = of_pull * norm(outputs.pulled_sizes(size)) * norm(features.largest)
     error += EPS * ((4 + outputs.coef_error) * alpha * norm(model.theta) + 4 * gradient)
     hidden += error * (gradient + error / 2) / alpha
-    return hidden + (points.sum_error + OF_THE_REST) * certificate.gap
+    return hidden + (problem.sum_error + OF_THE_REST) * certificate.gap
 
 
-def _error_of_predictions(objective, model, exact):
+def _error_of_predictions(sample, model, exact):
     """By how much predictions may be wrong, for each output."""
-    features, outputs = objective.features, objective.outputs
+    problem = sample.problem
+    features, outputs = problem.features, problem.outputs
     sizes = outputs.mixed_sizes(np.abs(model.theta) @ features.largest)
     rounding = (features.r + outputs.k + 8) * EPS
     if exact:
-        inner = _inner_intercept(objective, model)[0]
-        farthest = np.abs(objective.targets).max(axis=1)
+        inner = inner_intercept(problem, model)[0]
         # b - y alone, without features, is exact in two numbers
-        return np.sign(sizes) * rounding**2 * (sizes + np.abs(inner) + farthest)
-    moved = _inner_intercept(objective, model, objective.shift, model.b)[0]
+        sum_of_sizes = sizes + np.abs(inner) + sample.farthest_targets()
+        return np.sign(sizes) * rounding**2 * sum_of_sizes
+    moved = inner_intercept(problem, model, problem.shift, model.b)[0]
     return rounding * sizes + np.abs(moved)
 
 
-def _hidden_by_squares(objective, certificate, error):
+def _hidden_by_squares(problem, certificate, error):
     """(hidden, price, size, share) of the squared loss, without a pass over points.
 
     If e is wrong by δ, at most EPS·(|y| + |e|) + error, the gap is (e - ζ)·δ + δ²/2
@@ -105,8 +107,8 @@ def _hidden_by_squares(objective, certificate, error):
     """
     value = certificate.objective
     size = math.sqrt(2 * value)
-    squares = size**2 + 2 * objective.null_objective  # Σ ω (e² + y²), at most
-    share = BALANCED + objective.points.sum_error
+    squares = size**2 + 2 * problem.null_objective  # Σ ω (e² + y²), at most
+    share = BALANCED + problem.sum_error
     delta = 4 * (EPS**2 * squares + error @ error + (share * size) ** 2)
     hidden = delta + 2 * math.sqrt(delta * certificate.excess) + 16 * EPS * value
     size += math.sqrt(2 * certificate.excess)  # of ζ, where it is not e
@@ -145,22 +147,12 @@ def bound_rotation(outputs, coef, rotated, mean, largest, result, whole):
     return delta**2 + error * (gradient + error / 2) / result.alpha
 
 
-def exact_residuals(objective, model):
-    """Residuals of a model as it is returned, each rounded once."""
-    pairs = _inner_intercept(objective, model).T
-    e = [
-        objective.features.exact_residuals(np.ascontiguousarray(v), pair, y)
-        for v, pair, y in zip(model.coef.T, pairs, objective.targets, strict=True)
-    ]
-    return objective.points.steps(np.array(e))
-
-
-def _inner_intercept(objective, model, *less):
+def inner_intercept(problem, model, *less):
     """The returned intercept at the origin of the features, less some arrays, exactly.
 
     Returns an array (2, d): numbers, and what they have no room for.
     """
-    origin = objective.features.origin
+    origin = problem.features.origin
     pairs = []
     for j, intercept in enumerate(model.intercept.tolist()):
         terms = [intercept, *(-array[j] for array in less)]

@@ -197,7 +197,7 @@ def test_sums_do_not_depend_on_threads(name, d, n, rng):
     shift = 0.5 * np.arange(d)
     results = []
     for n_threads in (1, 2, 5):
-        points = WeightedLoss(loss, y, weight, n_threads)
+        points = WeightedLoss(loss, y, weight / weight.sum(), n_threads)
         e = points.residuals(u - shift[:, None], shift)
         zeta, curvature = np.empty((d, n)), points.make_curvature()
         n_active = points.smooth_derivatives(e, zeta_k, mu, zeta, curvature)
@@ -236,7 +236,7 @@ def test_hessian_of_a_loss_of_the_norm(name, mu, rng):
     loss, _ = definition(name)
     d, n, h = 3, 200, 1e-6
     y = rng.normal(size=(d, n))
-    points = WeightedLoss(loss, y, np.ones(n), 1)
+    points = WeightedLoss(loss, y, np.full(n, 1 / n), 1)
     e = rng.normal(size=(d, n))
     zeta, curvature = np.empty((d, n)), points.make_curvature()
     points.smooth_derivatives(e, None, mu, zeta, curvature)

@@ -23,7 +23,7 @@ from pskernels.estimators.quantile import SketchedQuantileRegressor
 from pskernels.estimators.regressor import SketchedKernelRegressor
 from pskernels.feature_map import DEFAULT_ROWS
 from pskernels.gram import DEFAULT_MEMORY_LIMIT
-from pskernels.kernels import _GammaKernel, get_kernel
+from pskernels.kernels import GammaKernel, get_kernel
 from pskernels.solvers.loo import leave_one_out
 
 DEFAULT_ALPHAS = np.logspace(-2, -7, 6)
@@ -177,7 +177,7 @@ def check_candidates(values, name):
 def default_gammas(kernel, X, weight, memory_limit):
     """Gammas around that of the rule "scale"; None if the kernel has its own."""
     named = get_kernel(kernel)
-    if not isinstance(named, _GammaKernel) or named is kernel:
+    if not isinstance(named, GammaKernel) or named is kernel:
         return None
     weight = np.ones(X.shape[0]) if weight is None else weight
     limit = check_memory_limit(memory_limit, DEFAULT_MEMORY_LIMIT)

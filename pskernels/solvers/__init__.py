@@ -11,20 +11,18 @@ import dataclasses
 
 import numpy as np
 
-from pskernels._products import Features
 from pskernels._threads import resolve_n_threads, single_threaded_blas
 from pskernels._validation import (
     check_int,
     check_option,
-    check_points,
     check_positive,
     check_real_array,
-    common_dtype,
-    raise_not_finite,
 )
-from pskernels.losses import Loss, Squared, WeightedLoss, check_weights, get_loss
-from pskernels.objective import Objective
+from pskernels.features import as_features
+from pskernels.losses import Loss, Squared, check_weights, get_loss
+from pskernels.objective import Problem
 from pskernels.outputs import Outputs, check_output_rank, residual_matrix
+from pskernels.sample import Sample
 from pskernels.solvers.adam import Adam
 from pskernels.solvers.base import (
     ConvergenceWarning,
@@ -263,22 +261,21 @@ def _run(
         max_iter = solver.default_max_iter
     max_iter = check_int(max_iter, "max_iter", minimum=0)
     n_threads = resolve_n_threads(n_threads)
-    Z = _check_features(Z)
+    features = as_features(Z, n_threads)
+    n = features.n
     y = loss.check_targets(y)
-    if len(y) != len(Z):
-        hint = "; pass y.T?" if y.ndim == 2 and y.shape[1] == len(Z) else ""
+    if len(y) != n:
+        hint = "; pass y.T?" if y.ndim == 2 and y.shape[1] == n else ""
         raise ValueError(
-            f"y must have one target, or a row of targets, for each of {len(Z)} rows "
+            f"y must have one target, or a row of targets, for each of {n} rows "
             f"of Z, got shape {y.shape}{hint}"
         )
     if sample_weight is None:
         sample_weight = np.ones(len(y))
     weight = check_weights(sample_weight, len(y))
-    Y = np.ascontiguousarray(y.T).reshape(-1, len(Z))
+    Y = np.ascontiguousarray(y.T).reshape(-1, n)
     with single_threaded_blas():
-        features = Features(Z, n_threads)
-        if not features.is_finite():
-            raise_not_finite(Z, "Z")
+        features.check_finite()
         run = _Run(
             features=features.near_zero() if fit_intercept else features,
             loss=loss,
@@ -309,7 +306,7 @@ def _run(
 class _Run:
     """All that is given, checked."""
 
-    features: Features
+    features: object
     loss: Loss
     Y: np.ndarray  # (d, n)
     weight: np.ndarray
@@ -333,22 +330,28 @@ class _Run:
             return [merge(results) for results in zip(*paths, strict=True)]
         if isinstance(self.loss, Squared) and self.outputs.k < len(self.Y):
             return self._in_directions(alphas, start)
-        points = WeightedLoss(self.loss, self.Y, self.weight, self.n_threads)
-        problem = Objective(
-            self.features, points, self.outputs, alphas[0], self.fit_intercept
+        problem = Problem(
+            self.features,
+            self.loss,
+            self.Y,
+            self.weight,
+            self.outputs,
+            self.fit_intercept,
+            self.n_threads,
         )
+        sample = Sample(problem)
+        run = self.solver.begin(sample)
         results = [None] * len(alphas)
         for k in np.argsort(alphas, kind="stable")[::-1]:
-            objective = problem.with_alpha(alphas[k])
-            begin = _where_to_start(objective, start)
-            progress = Progress(objective, self.tol, self.verbose)
-            if not _is_certified(objective, begin, progress):
-                self.solver.run(objective, begin, self.max_iter, progress)
+            begin = _where_to_start(problem, start)
+            progress = Progress(sample, alphas[k], self.tol, self.verbose)
+            if not _is_certified(begin, start, progress):
+                run(alphas[k], begin, self.max_iter, progress)
             results[k] = progress.result(self.solver)
             if self.warm:
                 start = results[k]
             else:
-                objective.restart()
+                sample.restart()
         return results
 
     def _by_output(self):
@@ -467,12 +470,6 @@ def _check_alpha(alpha):
     return alpha
 
 
-def _check_features(Z):
-    """Z as a C-contiguous array of float32 or float64."""
-    Z = check_points(Z, "Z")
-    return np.ascontiguousarray(Z, dtype=common_dtype(Z))
-
-
 def _check_start(start, r, d):
     """(coef, intercept) of shapes (r, d) and (d,), or None."""
     if start is None:
@@ -526,36 +523,29 @@ def _replace(start, coef, intercept, dual):
     return dataclasses.replace(start, coef=coef, intercept=intercept, dual=dual)
 
 
-def _where_to_start(objective, start):
-    checked = _check_start(start, objective.features.r, objective.outputs.d)
+def _where_to_start(problem, start):
+    checked = _check_start(start, problem.features.r, problem.outputs.d)
     if checked is None:
-        return Start(objective.null_theta(), objective.null_intercept)
+        return Start(problem.null_theta, problem.null_intercept)
     coef, intercept = checked
-    theta = np.ascontiguousarray(objective.outputs.theta(coef))
-    if objective.fit_intercept:
-        intercept = intercept - objective.shift + objective.features.moved(coef)
+    theta = np.ascontiguousarray(problem.outputs.theta(coef))
+    if problem.fit_intercept:
+        intercept = intercept - problem.shift + problem.features.moved(coef)
     else:
         intercept = np.zeros_like(intercept)
-    return Start(theta, intercept, _guess_of_zeta(objective, start), warm=True)
+    return Start(theta, intercept, warm=True)
 
 
-def _is_certified(objective, start, progress):
-    """Whether a warm start is a solution already."""
-    if start.zeta is None:
-        return False
-    e = objective.residuals(start.theta, start.intercept)
-    certificate = objective.certify(start.theta, e, start.zeta)
-    return progress.add(start.theta, start.intercept, start.zeta, certificate)
-
-
-def _guess_of_zeta(objective, start):
-    """That of the result, in the domain of this loss; None if there is none."""
-    points = objective.points
-    d, n = points.y.shape
+def _is_certified(begin, start, progress):
+    """Whether a result to start from is a solution already, by its own ζ."""
+    sample = progress.sample
+    d, n = sample.problem.outputs.d, sample.problem.features.n
     if not isinstance(start, SolveResult) or np.size(start.dual) != d * n:
-        return None
+        return False
     dual = check_real_array(start.dual, "the dual of start").astype(np.float64)
     if not np.isfinite(dual).all():
-        return None
-    dual = np.ascontiguousarray(dual.reshape(n, d).T)
-    return points.into_domain(points.sign * dual)
+        return False
+    sample.place(begin.theta, begin.intercept)
+    sample.set_zeta(np.ascontiguousarray(dual.reshape(n, d).T))
+    certificate = sample.certify(begin.theta, progress.alpha)
+    return progress.add(begin.theta, begin.intercept, certificate)

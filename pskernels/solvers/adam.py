@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -68,8 +69,14 @@ class Adam:
     def check(self, loss):
         pass
 
-    def run(self, objective, start, max_iter, progress):
-        weight = objective.points.weight * objective.features.n
+    def begin(self, sample):
+        return partial(self._run, sample)
+
+    def _run(self, sample, alpha, start, max_iter, progress):
+        if len(sample.problem.parts) > 1:
+            raise ValueError("solver 'adam' needs an array of features, got blocks")
+        (part,) = sample.problem.parts
+        weight = part.points.weight * part.features.n
         rng = make_generator(philox_key(self.random_state))
         shape, n_coef = start.theta.shape, start.theta.size
         state = np.zeros((4, n_coef + len(start.intercept)))
@@ -77,25 +84,27 @@ class Adam:
         model[:n_coef] = start.theta.reshape(-1)
         model[n_coef:] = start.intercept
         theta, intercept = model[:n_coef].reshape(shape), model[n_coef:]
-        done = certify_model(objective, theta, intercept, progress)
+        done = certify_model(sample, alpha, theta, intercept, progress)
         while not done and progress.n_iter < max_iter:
             rate = SCHEDULES[self.schedule](progress.n_iter, max_iter)
-            self._epoch(objective, rng, weight, state, rate, progress.n_iter)
+            self._epoch(
+                sample.problem, alpha, rng, weight, state, rate, progress.n_iter
+            )
             progress.n_iter += 1
-            done = certify_model(objective, theta, intercept, progress)
+            done = certify_model(sample, alpha, theta, intercept, progress)
 
-    def _epoch(self, objective, rng, weight, state, rate, epoch):
-        Z, points, outputs = objective.features.Z, objective.points, objective.outputs
-        n = len(Z)
+    def _epoch(self, problem, alpha, rng, weight, state, rate, epoch):
+        ((features, points, _),), outputs = problem.parts, problem.outputs
+        Z, n = features.Z, features.n
         order = rng.permutation(n) if self.shuffle else np.arange(n)
         batch_size = min(self.batch_size, n)
         options = (
-            objective.alpha,
+            alpha,
             self.learning_rate * rate,
             self.beta1,
             self.beta2,
             self.epsilon,
-            objective.fit_intercept,
+            problem.fit_intercept,
         )
         work = np.empty(outputs.k + outputs.d)
         batches_a_call = max(1, CALL_WORK // (state.shape[1] * batch_size))

@@ -13,7 +13,7 @@ from pskernels.objective import gap_scale, relative_gap
 from pskernels.rounding import (
     bound_rotation,
     bound_rounding,
-    exact_residuals,
+    inner_intercept,
     make_model,
 )
 
@@ -123,7 +123,6 @@ class Start(NamedTuple):
 
     theta: np.ndarray
     intercept: np.ndarray
-    zeta: np.ndarray | None = None  # a guess, in the frame of the residuals
     warm: bool = False
 
 
@@ -134,8 +133,10 @@ class Progress:
     iterate: both hold for good.
     """
 
-    def __init__(self, objective, tol, verbose=0):
-        self.objective = objective
+    def __init__(self, sample, alpha, tol, verbose=0):
+        self.sample = sample
+        self.problem = sample.problem
+        self.alpha = alpha
         self.tol = tol
         self.verbose = verbose
         self.history = []
@@ -143,38 +144,25 @@ class Progress:
         self.best = np.inf
         self.gap = np.inf
         self._bound = -np.inf
-        self.dual = None
         self._final = None
         self._began = time.perf_counter()
         self._paused = 0.0
 
-    def add(
-        self,
-        theta,
-        intercept,
-        zeta,
-        certificate,
-        n_active=0,
-        mu=0.0,
-        exact_e=None,
-    ):
-        """Take in an iterate with its certificate; returns whether it suffices.
+    def add(self, theta, intercept, certificate, n_active=0, mu=0.0, anew=False):
+        """Take in the model that the sample is at; returns whether it suffices.
 
-        `exact_e` are its residuals, if these and the certificate were computed from
-        scratch.
+        `anew`: its residuals and the certificate were computed from scratch.
         """
         value, gap = certificate.objective, certificate.gap
-        self._final = None if exact_e is None else (certificate, exact_e)
+        self._final = certificate if anew else None
         if value < self.best or not self.history:
             self.best = value
             self.theta, self.intercept = theta.copy(), intercept.copy()
         else:
             self._final = None
-        if value - gap >= self._bound:
+        if value - gap >= self._bound or not self.history:
             self._bound = value - gap
-            if self.dual is None:
-                self.dual = np.empty_like(zeta)
-            np.copyto(self.dual, zeta)
+            self.sample.keep_zeta()
         else:
             self._final = None
         # the difference of two large numbers loses digits, the gap itself none
@@ -202,7 +190,7 @@ class Progress:
         value, gap = certificate.objective, certificate.gap
         best, bound = min(self.best, value), max(self._bound, value - gap)
         gap = min(self.gap, gap, max(best - bound, 0.0))
-        return self.objective.relative(gap, best) <= SAFETY * self.tol
+        return self.problem.relative(gap, best) <= SAFETY * self.tol
 
     def pause(self):
         """Stop the clock: certificates that an algorithm does not need."""
@@ -213,7 +201,7 @@ class Progress:
 
     @property
     def relative_gap(self):
-        return float(self.objective.relative(self.gap, self.best))
+        return float(self.problem.relative(self.gap, self.best))
 
     def result(self, solver):
         """The result.
@@ -221,41 +209,38 @@ class Progress:
         The best model and the best ζ are certified from scratch, unless they just
         were, and what rounding may hide is added to the gap.
         """
-        objective, outputs = self.objective, self.objective.outputs
-        if self._final is None:
-            e = objective.residuals(self.theta, self.intercept)
-            certificate = objective.certify(self.theta, e, self.dual)
-        else:
-            certificate, e = self._final
-        model = make_model(objective, self.theta, self.intercept)
-        rounding = bound_rounding(objective, model, e, self.dual, certificate)
+        sample, problem, alpha = self.sample, self.problem, self.alpha
+        certificate = self._final
+        if certificate is None:
+            sample.place(self.theta, self.intercept)
+            sample.recall_zeta()
+            certificate = sample.certify(self.theta, alpha)
+        model = make_model(problem, self.theta, self.intercept)
+        rounding = bound_rounding(sample, alpha, model, certificate)
         rounded = self._would_matter(rounding, certificate)
         if rounded:
-            e = exact_residuals(objective, model)
-            certificate = objective.certify(self.theta, e, self.dual)
-            rounding = bound_rounding(
-                objective, model, e, self.dual, certificate, exact=True
-            )
+            sample.place_exactly(model.coef, inner_intercept(problem, model))
+            certificate = sample.certify(self.theta, alpha)
+            rounding = bound_rounding(sample, alpha, model, certificate, exact=True)
         self.best = certificate.objective
         self.gap = certificate.gap + rounding
-        coef, intercept = model.coef, model.intercept
-        dual = objective.points.steps(self.dual).T  # ±1 is its own inverse
-        if outputs.d == 1:
+        coef, intercept, dual = model.coef, model.intercept, sample.zeta_of_outputs()
+        if problem.outputs.d == 1:
             coef, intercept, dual = coef[:, 0], float(intercept[0]), dual[:, 0]
         return SolveResult(
             coef=coef,
             intercept=intercept,
             objective=float(self.best),
-            null_objective=float(objective.null_objective),
+            null_objective=float(problem.null_objective),
             dual_gap=self.relative_gap,
             dual=dual,
             converged=self.relative_gap <= self.tol,
             n_iter=self.n_iter,
             history=self.history,
-            alpha=objective.alpha,
+            alpha=alpha,
             tol=self.tol,
             solver=solver.name,
-            output_matrix=outputs.matrix,
+            output_matrix=problem.outputs.matrix,
             advice=ROUNDED if rounded or rounding > certificate.gap else solver.advice,
         )
 
@@ -263,7 +248,7 @@ class Progress:
         """Tell whether the tolerance is reached but for the bound on rounding."""
         gaps = certificate.gap, certificate.gap + rounding
         below, above = (
-            self.objective.relative(gap, certificate.objective) for gap in gaps
+            self.problem.relative(gap, certificate.objective) for gap in gaps
         )
         return below <= self.tol < above
 
@@ -377,40 +362,34 @@ def out_of_directions(result, outputs, means, rest, losses, largest):
     )
 
 
-def certify_model(objective, theta, intercept, progress):
+def certify_model(sample, alpha, theta, intercept, progress):
     """Take in a model of which no ζ is known; returns whether it suffices.
 
     The clock stands still.
     """
     progress.pause()
-    (intercept, zeta, n_active), certificate, mu = best_envelope(
-        objective, theta, intercept
-    )
+    mu = best_envelope(sample, alpha, theta, intercept)[0]
+    intercept, n_active, certificate = _certify(sample, alpha, theta, intercept, mu)
     progress.resume()
-    return progress.add(theta, intercept, zeta, certificate, n_active, mu)
+    return progress.add(theta, intercept, certificate, n_active, mu)
 
 
-def best_envelope(objective, theta, intercept):
-    """((b, ζ, n_active), certificate, mu), from the envelope of the least gap.
+def best_envelope(sample, alpha, theta, intercept):
+    """(mu, gap) of the envelope of the least gap.
 
     A loss that is smooth enough is taken as it is.
     """
-    widths = (0.0,)
-    if objective.first_mu > 0:
-        widths = objective.first_mu * ENVELOPE_WIDTHS
-    # one after the other: each has arrays of all points
-    candidates = (_certify_envelope(objective, theta, intercept, mu) for mu in widths)
-    return min(candidates, key=lambda candidate: candidate[1].gap)
+    first_mu = sample.problem.first_mu
+    widths = first_mu * ENVELOPE_WIDTHS if first_mu > 0 else (0.0,)
+    gaps = [_certify(sample, alpha, theta, intercept, mu)[2].gap for mu in widths]
+    best = int(np.argmin(gaps))
+    return widths[best], gaps[best]
 
 
-def _certify_envelope(objective, theta, intercept, mu):
-    points = objective.points
-    e = objective.residuals(theta, intercept)
-    if objective.fit_intercept:
-        change = objective.balance(e, None, mu)
-        intercept = intercept + change
-        e += points.sign * change[:, None]
-    zeta, curvature = np.empty_like(e), points.make_curvature()
-    n_active = points.smooth_derivatives(e, None, mu, zeta, curvature).sum()
-    certificate = objective.certify(theta, e, zeta)
-    return (intercept, zeta, int(n_active)), certificate, mu
+def _certify(sample, alpha, theta, intercept, mu):
+    """(b, n_active, certificate) of Θ at the b that balances an envelope."""
+    sample.place(theta, intercept)
+    if sample.problem.fit_intercept:
+        intercept = intercept + sample.balance(mu)
+    n_active = sample.differentiate(mu).sum()
+    return intercept, int(n_active), sample.certify(theta, alpha)

@@ -12,14 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
+from pskernels._threads import cached_property
 from pskernels.losses import Squared
 from pskernels.objective import unbalanced
-from pskernels.solvers.hessian import (
-    centred_gram,
-    factorise,
-    solve_factorised,
-    weighted_gram,
-)
+from pskernels.solvers.hessian import centred_gram, factorise, solve_factorised
 
 
 @dataclass(frozen=True)
@@ -34,68 +30,72 @@ class Direct:
         if not isinstance(loss, Squared):
             raise ValueError(f"solver 'direct' needs the squared loss, got {loss}")
 
-    def run(self, objective, start, max_iter, progress):
-        newton_step = _make_newton_step(objective)
+    def begin(self, sample):
+        return _Squares(sample)
+
+
+class _Squares:
+    """A run over alphas, which share the Gram matrix."""
+
+    def __init__(self, sample):
+        self.sample = sample
+        self.problem = sample.problem
+
+    def __call__(self, alpha, start, max_iter, progress):
+        newton_step = self._make_newton_step(alpha)
         theta = start.theta.copy()
-        e, flow = (np.empty_like(objective.points.y) for _ in range(2))
         while True:
-            intercept, zeta, certificate = _evaluate(objective, theta, e, flow)
+            intercept, certificate = self._evaluate(theta, alpha)
             done = progress.add(
-                theta, intercept, zeta, certificate, n_active=e.size, exact_e=e
+                theta, intercept, certificate, n_active=self.n_active, anew=True
             )
             if done or progress.n_iter >= max_iter:
                 return
             theta += newton_step(certificate.gradient)
             progress.n_iter += 1
 
+    @property
+    def n_active(self):
+        return self.problem.features.n * self.problem.outputs.d
 
-def _evaluate(objective, theta, e, flow):
-    """(b, ζ, certificate) of Θ with its best b; fills the residuals and their flow.
+    def _evaluate(self, theta, alpha):
+        """(b, certificate) of Θ with its best b; ζ = e leaves no excess."""
+        sample, outputs = self.sample, self.problem.outputs
+        intercept = np.zeros(outputs.d)
+        if self.problem.fit_intercept:  # the mean of the targets is 0
+            mean = self._moments[0] @ theta.T
+            intercept -= outputs.mixed(mean[:, None])[:, 0]
+        sample.place(theta, intercept)
+        sample.take_residuals()
+        total, size = sample.flow_sums()
+        if self.problem.fit_intercept and len(unbalanced(total, size)):
+            intercept -= total
+            sample.move_intercept(-total)
+            sample.take_residuals(copy=True)
+            return intercept, sample.certify(theta, alpha)
+        return intercept, sample.certify_squares(theta, alpha)
 
-    ζ = e, the derivative of the squared loss, which leaves no excess.
-    """
-    intercept = np.zeros(objective.outputs.d)
-    if objective.fit_intercept:  # the mean of the targets is 0
-        mean = (objective.shared["mean"] @ theta.T)[:, None]
-        intercept -= objective.outputs.mixed(mean)[:, 0]
-    objective.residuals(theta, intercept, out=e)
-    _, total, size = objective.points.flow(e, out=flow)
-    if objective.fit_intercept and len(unbalanced(total, size)):
-        intercept -= total
-        e -= total[:, None]
-        zeta = e.copy()
-        return intercept, zeta, objective.certify(theta, e, zeta)
-    value = flow.reshape(-1) @ e.reshape(-1) / 2
-    pulled = objective.pull(flow)
-    return intercept, e, objective.make_certificate(theta, pulled, value, 0.0)
+    @cached_property
+    def _moments(self):
+        """(means of the features, the upper triangle of G)."""
+        gram = self.sample.gram_of_weights()
+        if not self.problem.fit_intercept:
+            return None, gram
+        return gram[:-1, -1].copy(), centred_gram(gram)
 
-
-def _make_newton_step(objective):
-    """A function of the gradient (k, r) that gives the step of Θ."""
-    alpha, values = objective.alpha, objective.outputs.values
-    shared = objective.shared
-    if "gram" not in shared:
-        shared["gram"] = _covariance(objective)
-    G = shared["gram"]
-    if np.ptp(values) == 0:
-        H = values[0] * G
-        H[np.diag_indices_from(H)] += alpha
-        factor = factorise(H)
-        return lambda gradient: -solve_factorised(factor, gradient.T).T
-    if "eigh" not in shared:
+    @cached_property
+    def _eigh(self):
         # row-major and upper is column-major and lower
-        shared["eigh"] = scipy.linalg.eigh(G.T, lower=True)
-    eigenvalues, Q = shared["eigh"]
-    denominator = values[:, None] * np.maximum(eigenvalues, 0.0) + alpha
-    return lambda gradient: -((gradient @ Q) / denominator) @ Q.T
+        return scipy.linalg.eigh(self._moments[1].T, lower=True)
 
-
-def _covariance(objective):
-    """G, the upper triangle."""
-    gram = weighted_gram(
-        objective.features, objective.points.weight, objective.fit_intercept
-    )
-    if not objective.fit_intercept:
-        return gram
-    objective.shared["mean"] = gram[:-1, -1].copy()
-    return centred_gram(gram)
+    def _make_newton_step(self, alpha):
+        """A function of the gradient (k, r) that gives the step of Θ."""
+        values = self.problem.outputs.values
+        if np.ptp(values) == 0:
+            H = values[0] * self._moments[1]
+            H[np.diag_indices_from(H)] += alpha
+            factor = factorise(H)
+            return lambda gradient: -solve_factorised(factor, gradient.T).T
+        eigenvalues, Q = self._eigh
+        denominator = values[:, None] * np.maximum(eigenvalues, 0.0) + alpha
+        return lambda gradient: -((gradient @ Q) / denominator) @ Q.T

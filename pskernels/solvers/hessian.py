@@ -13,26 +13,16 @@ were a multiple of the identity.
 import numpy as np
 from scipy.linalg import lapack
 
+from pskernels.sample import symmetric
+
 MAX_CG = 200
 # How often the diagonal is raised, a hundred times higher each time: from rounding to
 # far above the sums of whole rows.
 MAX_RAISED = 12
 
 
-def weighted_gram(features, h, bordered):
-    """Upper triangle of [Z 1]ᵀ·diag(h)·[Z 1], or without the border.
-
-    Points whose h is 0 cost nothing.
-    """
-    if not bordered:
-        return features.gram(h)
-    gram = features.gram(h, size=features.r + 1)
-    gram[:, -1] = features.bordered_t_dot(h)
-    return gram
-
-
 def centred_gram(bordered):
-    """The covariance of features, upper triangle, from `weighted_gram` with a border.
+    """The covariance of features, upper triangle, from `Features.gram` with a border.
 
     Weights add up to 1, and features are not far from 0 (`Features.near_zero`).
     """
@@ -40,14 +30,6 @@ def centred_gram(bordered):
     gram = bordered[:-1, :-1] - np.outer(mean, mean)
     diagonal = gram.reshape(-1)[:: len(gram) + 1]
     np.maximum(diagonal, 0.0, out=diagonal)  # variances, but for rounding
-    return gram
-
-
-def signed_gram(features, weight, bordered):
-    """`weighted_gram` of weights of any sign."""
-    gram = weighted_gram(features, np.maximum(weight, 0.0), bordered)
-    if weight.min() < 0:
-        gram -= weighted_gram(features, np.maximum(-weight, 0.0), bordered)
     return gram
 
 
@@ -61,70 +43,38 @@ def add_penalty(H, n_coef, alpha):
     return H
 
 
-def sum_hessian(objective, grams):
+def sum_hessian(grams, outputs, r):
     """The Hessian without alpha, of a loss that is a sum over outputs.
 
     Parameters
     ----------
     grams : list of d arrays
-        `weighted_gram` with the curvatures of each output.
+        `Features.gram` with the curvatures of each output, bordered or not.
 
     Returns
     -------
     ndarray
         The upper triangle.
     """
-    mix, r = objective.outputs.mix, objective.features.r
+    mix = outputs.mix
     if mix is None:  # one output
         return grams[0]
     d, k = mix.shape
-    H = np.zeros((k * r + d * objective.fit_intercept,) * 2)
-    inner = np.stack([_symmetric(gram[:r, :r]) for gram in grams]).reshape(d, r * r)
+    bordered = len(grams[0]) > r
+    H = np.zeros((k * r + d * bordered,) * 2)
+    inner = np.stack([symmetric(gram[:r, :r]) for gram in grams]).reshape(d, r * r)
     for a in range(k):
         block = (mix[:, a] * mix[:, a:].T) @ inner
         H[a * r : (a + 1) * r, a * r : k * r] = (
             block.reshape(k - a, r, r).transpose(1, 0, 2).reshape(r, -1)
         )
-        if objective.fit_intercept:
+        if bordered:
             for j, gram in enumerate(grams):
                 H[a * r : (a + 1) * r, k * r + j] = mix[j, a] * gram[:r, r]
-    if objective.fit_intercept:
+    if bordered:
         corner = H[k * r :, k * r :]
         corner[np.diag_indices(d)] = [gram[r, r] for gram in grams]
     return H
-
-
-def norm_hessian(objective, zeta, curvature):
-    """The Hessian without alpha, of a loss of the norm: the upper triangle."""
-    features, outputs = objective.features, objective.outputs
-    r, k, d = features.r, outputs.k, outputs.d
-    across, along = curvature
-    mix = np.eye(d) if outputs.mix is None else outputs.mix
-    pulled = mix.T @ zeta
-    H = np.zeros((k * r + d * objective.fit_intercept,) * 2)
-    for a in range(k):
-        rows = slice(a * r, (a + 1) * r)
-        for c in range(a, k):
-            weight = along * pulled[a] * pulled[c]
-            if a == c:
-                weight += outputs.values[a] * across
-            gram = signed_gram(features, weight, bordered=False)
-            H[rows, c * r : (c + 1) * r] = gram if a == c else _symmetric(gram)
-        if objective.fit_intercept:
-            cross = along * pulled[a] * zeta + across * mix[:, a : a + 1]
-            H[rows, k * r :] = features.t_dot(cross).T
-    if objective.fit_intercept:
-        corner = H[k * r :, k * r :]
-        corner += (zeta * along) @ zeta.T
-        corner[np.diag_indices(d)] += across.sum()
-    return H
-
-
-def _symmetric(upper):
-    """The whole matrix, from its upper triangle and zeros."""
-    whole = upper + upper.T
-    whole[np.diag_indices_from(whole)] /= 2
-    return whole
 
 
 def factorise(H):
@@ -155,91 +105,74 @@ def solve_factorised(factor, b):
     return lapack.dpotrs(factor, b, lower=1)[0]
 
 
-def hessian_product(objective, zeta, curvature):
+def hessian_product(sample, outputs, alpha):
     """A function of v that gives H·v."""
-    if objective.outputs.d == 1 and objective.outputs.separate:
-        return _product_of_one_output(objective, curvature[0])
-    outputs, points = objective.outputs, objective.points
-    shape = outputs.k, objective.features.r
+    problem = sample.problem
+    r = problem.features.r
+    if outputs.d == 1 and outputs.separate:
+        return lambda v: _product_of_one_output(sample, alpha, v, r)
+    shape = outputs.k, r
     n_coef = shape[0] * shape[1]
     # as in `add_penalty`: the intercept of an output without curvatures is free
     free = np.zeros(outputs.d)
-    if not points.radial:
-        free[~curvature.any(axis=1)] = 1.0
+    if not problem.radial:
+        free[~sample.has_curvature()] = 1.0
 
     def product(v):
-        theta = v[:n_coef].reshape(shape)
-        du = outputs.predictions(objective.features, theta)
-        if objective.fit_intercept:
-            du += v[n_coef:, None]
-        if points.radial:
-            across, along = curvature
-            du = across * du + zeta * (along * np.einsum("jn,jn->n", zeta, du))
-        else:
-            du *= curvature
-        out = (objective.pull(du) + objective.alpha * theta).reshape(-1)
-        if not objective.fit_intercept:
+        theta, b = v[:n_coef].reshape(shape), v[n_coef:]
+        pulled, sums = sample.hessian_product(outputs, theta, b)
+        out = (pulled + alpha * theta).reshape(-1)
+        if not problem.fit_intercept:
             return out
-        return np.append(out, du.sum(axis=1) + free * v[n_coef:])
+        return np.append(out, sums + free * b)
 
     return product
 
 
-def _product_of_one_output(objective, h):
-    """`hessian_product`, in a single pass over the rows with a curvature."""
-    features, alpha = objective.features, objective.alpha
-    r = features.r
-
-    def product(v):
-        if len(v) == r:  # no intercept
-            return features.bordered_gram_dot(h, np.append(v, 0.0))[:r] + alpha * v
-        out = features.bordered_gram_dot(h, v)
-        out[:r] += alpha * v[:r]
-        return out
-
-    return product
+def _product_of_one_output(sample, alpha, v, r):
+    """H·v in a single pass over the rows with a curvature."""
+    if len(v) == r:  # no intercept
+        return sample.bordered_product(np.append(v, 0.0))[:r] + alpha * v
+    out = sample.bordered_product(v)
+    out[:r] += alpha * v[:r]
+    return out
 
 
-def mean_curvature(objective, zeta, curvature):
-    """The trace of H_i divided by d, for every point."""
-    if not objective.points.radial:
-        return curvature.mean(axis=0)
-    across, along = curvature
-    mean = across + along * (np.einsum("jn,jn->n", zeta, zeta) / len(zeta))
-    return np.maximum(mean, 0.0)  # it is not negative, but for rounding
-
-
-def direction_preconditioner(objective, h):
+def direction_preconditioner(gram, rest, outputs, alpha, r):
     """A function of v that gives P⁻¹·v, where P has curvatures h_i·I.
 
     Directions of the outputs, the eigenvectors of M, then have nothing to do with
     each other: P is a block for each, and those of equal eigenvalues are equal.
+
+    Parameters
+    ----------
+    gram : array
+        `Features.gram` with curvatures h, bordered or not.
+    rest : float
+        Σ h, the curvature of the intercept in directions that M has not.
     """
-    outputs, fit_intercept = objective.outputs, objective.fit_intercept
-    r, k = objective.features.r, outputs.k
-    gram = weighted_gram(objective.features, h, fit_intercept)
+    k, bordered = outputs.k, len(gram) > r
     factors = {}
     for value in outputs.values:
         if value not in factors:
             block = gram.copy()
             block[:r] *= np.sqrt(value)
             block[:, :r] *= np.sqrt(value)
-            factors[value] = factorise(add_penalty(block, r, objective.alpha))
+            factors[value] = factorise(add_penalty(block, r, alpha))
     blocks = [factors[value] for value in outputs.values]
-    rest = h.sum() or 1.0  # of the intercept in directions that M has not
 
     def precondition(v):
         theta, b = v[: k * r].reshape(k, r), v[k * r :]
-        if fit_intercept and outputs.vectors is not None:
+        if bordered and outputs.vectors is not None:
             b = outputs.vectors.T @ b
         out = np.empty_like(v)
-        rotated = b / rest
+        rotated = b / (rest or 1.0)
         for a, factor in enumerate(blocks):
-            one = np.append(theta[a], b[a]) if fit_intercept else theta[a]
+            one = np.append(theta[a], b[a]) if bordered else theta[a]
             solution = solve_factorised(factor, one)
             out[a * r : (a + 1) * r] = solution[:r]
             rotated[a : a + 1] = solution[r:]
-        if fit_intercept:
+        if bordered:
             if outputs.vectors is not None:
                 rotated = outputs.vectors @ rotated
             out[k * r :] = rotated

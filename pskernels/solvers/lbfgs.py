@@ -1,6 +1,7 @@
 """L-BFGS by SciPy, for smooth losses: two passes over Z an iteration, no Hessian."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -37,31 +38,31 @@ class LBFGS:
                 "'newton' takes every loss"
             )
 
-    def run(self, objective, start, max_iter, progress):
+    def begin(self, sample):
+        return partial(self._run, sample)
+
+    def _run(self, sample, alpha, start, max_iter, progress):
         from scipy.optimize import minimize
 
-        points, alpha = objective.points, objective.alpha
-        zeta, curvature = np.empty_like(points.y), points.make_curvature()
-        shape = start.theta.shape
-        n_coef = start.theta.size
+        fit_intercept = sample.problem.fit_intercept
+        shape, n_coef = start.theta.shape, start.theta.size
 
         def split(x):
             theta = x[:n_coef].reshape(shape)
-            return theta, x[n_coef:] if objective.fit_intercept else start.intercept
+            return theta, x[n_coef:] if fit_intercept else start.intercept
 
         def value_and_gradient(x):
             theta, intercept = split(x)
-            e = objective.residuals(theta, intercept)
-            points.smooth_derivatives(e, None, 0.0, zeta, curvature)
-            value = points.fenchel_young(e, zeta)[0] + alpha / 2 * squared_norm(theta)
-            flow, total, _ = points.flow(zeta)
-            gradient = (objective.pull(flow) + alpha * theta).reshape(-1)
-            if objective.fit_intercept:
+            sample.place(theta, intercept)
+            sample.differentiate(0.0)
+            gradient, total = sample.gradient(theta, alpha)
+            gradient = gradient.reshape(-1)
+            if fit_intercept:
                 gradient = np.append(gradient, total)
-            return value, gradient
+            return sample.value() + alpha / 2 * squared_norm(theta), gradient
 
         def certify(x):
-            return certify_model(objective, *split(x), progress)
+            return certify_model(sample, alpha, *split(x), progress)
 
         def after_iteration(x):
             progress.n_iter += 1
@@ -69,7 +70,7 @@ class LBFGS:
                 raise StopIteration
 
         x = start.theta.reshape(-1)
-        if objective.fit_intercept:
+        if fit_intercept:
             x = np.append(x, start.intercept)
         if certify(x) or max_iter == 0:
             return

@@ -8,7 +8,7 @@ from pskernels._threads import resolve_n_threads, single_threaded_blas
 from pskernels._validation import check_option
 from pskernels.losses import EPS
 from pskernels.outputs import Outputs
-from pskernels.solvers.hessian import centred_gram, weighted_gram
+from pskernels.solvers.hessian import centred_gram
 
 STRINGS = ("identity", "residual")
 
@@ -98,7 +98,7 @@ def _rotate(Z, weight, fit_intercept, n_threads):
     features = Features(np.ascontiguousarray(Z, np.float64), n_threads)
     if fit_intercept:
         features = features.near_zero()
-    gram = weighted_gram(features, weight, fit_intercept)
+    gram = features.gram(weight, bordered=fit_intercept)
     mean = np.zeros(features.r)
     if fit_intercept:
         mean = gram[:-1, -1].copy()

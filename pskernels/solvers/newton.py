@@ -12,10 +12,10 @@ search is exact, up to a hundredth of the initial slope, on residuals alone.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from pskernels._products import RunningSum
 from pskernels._validation import check_option
 from pskernels.losses import EPS
 from pskernels.objective import find_root, squared_norm
@@ -26,9 +26,6 @@ from pskernels.solvers.hessian import (
     direction_preconditioner,
     factorise,
     hessian_product,
-    mean_curvature,
-    norm_hessian,
-    signed_gram,
     solve_factorised,
     sum_hessian,
 )
@@ -99,9 +96,12 @@ class Newton:
     def check(self, loss):
         pass
 
-    def run(self, objective, start, max_iter, progress):
-        state = _State(objective, start)
-        direction = _Direction(objective, self.hessian)
+    def begin(self, sample):
+        return partial(self._run, sample)
+
+    def _run(self, sample, alpha, start, max_iter, progress):
+        state = _State(sample, alpha, start)
+        direction = _Direction(sample, alpha, self.hessian)
         stage_steps = 0
         while True:
             certificate = state.evaluate()
@@ -111,11 +111,10 @@ class Newton:
             enough = progress.add(
                 state.theta,
                 state.intercept,
-                state.zeta,
                 certificate,
                 int(state.n_active.sum()),
                 state.mu,
-                exact_e=state.e if state.exact else None,
+                anew=state.exact,
             )
             if enough or progress.n_iter >= max_iter:
                 break
@@ -137,52 +136,44 @@ class Newton:
 
 
 class _State:
-    """An iterate: Θ, b, residuals e, derivatives ζ, and the stage it is in."""
+    """An iterate, Θ and b, and the stage it is in; what points have is the sample's."""
 
-    def __init__(self, objective, start):
-        self.objective = objective
-        self.points = objective.points
+    def __init__(self, sample, alpha, start):
+        self.sample = sample
+        self.problem = problem = sample.problem
+        self.alpha = alpha
         self.theta = start.theta.copy()
         self.intercept = start.intercept.copy()
-        self.e = objective.residuals(self.theta, self.intercept)
-        self.zeta = np.empty_like(self.e)
-        self.curvature = self.points.make_curvature()
-        self.step = np.empty_like(self.e)
-        self.shift = None  # the multipliers ζ_k
-        self.smallest = MU_FLOOR * objective.first_mu
-        self.mu = objective.first_mu
+        sample.drop_multipliers()
+        self.smallest = MU_FLOOR * problem.first_mu
+        self.mu = problem.first_mu
         if start.warm and self.mu > 0:
             # an envelope may cost as much as the start is away from the optimum
-            certificate = best_envelope(objective, self.theta, self.intercept)[1]
-            width = WARM * certificate.gap / objective.zeta_scale**2
+            _, gap = best_envelope(sample, alpha, self.theta, self.intercept)
+            width = WARM * gap / problem.zeta_scale**2
             self.mu = min(self.mu, max(width, self.smallest))
-        values = objective.outputs.values
+        values = problem.outputs.values
         # directions of the outputs that steps have
         self.k_used = np.count_nonzero(values >= LEADING * values[0])
-        self.drift = 0.0  # bound on the rounding error of e
-        self.exact = True  # nothing is summed up
         self.balanced_by = np.zeros_like(self.intercept)
-        self.sum_flow = objective.shared.setdefault("flow", RunningSum(objective.pull))
+        self.compute_anew()
 
     def next_stage(self):
         """Halve the radius of the envelope; False if nothing is left to halve."""
         if self.mu == 0 or self.mu < self.smallest:
             return False
-        if self.shift is None:
-            self.shift = np.empty_like(self.zeta)
-        np.copyto(self.shift, self.zeta)
-        radius = self.points.loss.radius
+        self.sample.hold_multipliers()
+        radius = self.problem.loss.radius
         self.mu = max((self.mu + radius) / MU_DECREASE - radius, 0.0)
         return True
 
     def evaluate(self):
         """ζ and curvatures at Θ, with the best b for it; the certificate."""
-        if self.objective.fit_intercept:
-            self.balanced_by = self.objective.balance(self.e, self.shift, self.mu)
-            self._move_intercept(self.balanced_by)
-        self._differentiate()
-        sum_flow = None if self.exact else self.sum_flow
-        return self.objective.certify(self.theta, self.e, self.zeta, sum_flow)
+        if self.problem.fit_intercept:
+            self.balanced_by = self.sample.balance(self.mu)
+            self.intercept += self.balanced_by
+        self.n_active = self.sample.differentiate(self.mu)
+        return self.sample.certify(self.theta, self.alpha, anew=self.exact)
 
     def gradient(self, certificate):
         """That of the envelope in Θ, and in b if there is an intercept.
@@ -192,15 +183,16 @@ class _State:
         steps; so b goes back to where it was.
         """
         gradient = certificate.gradient
-        if not self.objective.fit_intercept:
+        if not self.problem.fit_intercept:
             return gradient.reshape(-1)
         total = np.zeros_like(self.intercept)
         lost = (self.n_active == 0) & (self.balanced_by != 0)
         if lost.any():
-            self._move_intercept(np.where(lost, -self.balanced_by, 0.0))
-            self._differentiate()
-            flow, total, _ = self.points.flow(self.zeta)
-            gradient = self.objective.pull(flow) + self.objective.alpha * self.theta
+            back = np.where(lost, -self.balanced_by, 0.0)
+            self.intercept += back
+            self.sample.move_intercept(back)
+            self.n_active = self.sample.differentiate(self.mu)
+            gradient, total = self.sample.gradient(self.theta, self.alpha)
         return np.append(gradient.reshape(-1), total)
 
     def use_directions(self, certificate, tol):
@@ -214,36 +206,25 @@ class _State:
         goal = max(
             STAGE_TOLERANCE * certificate.excess, SAFETY * tol * certificate.objective
         )
-        enough = rest <= DIRECTIONS * goal * 2 * self.objective.alpha
+        enough = rest <= DIRECTIONS * goal * 2 * self.alpha
         self.k_used = max(self.k_used, 1 + int(np.argmax(enough)))
-
-    def _move_intercept(self, change):
-        if change.any():
-            self.intercept += change
-            self.e += self.points.sign * change[:, None]
-
-    def _differentiate(self):
-        self.n_active = self.points.smooth_derivatives(
-            self.e, self.shift, self.mu, self.zeta, self.curvature
-        )
 
     def move(self, gradient, whole_step):
         """Search along a step of Θ and b; False if it goes nowhere."""
-        alpha = self.objective.alpha
         initial = gradient @ whole_step
         if not initial < 0:
             return False
         n_coef = self.theta.size
         theta_step = whole_step[:n_coef].reshape(self.theta.shape)
         intercept_step = np.zeros_like(self.intercept)
-        if self.objective.fit_intercept:
+        if self.problem.fit_intercept:
             intercept_step = whole_step[n_coef:]
-        step = self.objective.steps(theta_step, intercept_step, self.step)
-        linear = alpha * (self.theta.reshape(-1) @ whole_step[:n_coef])
-        quadratic = alpha * squared_norm(theta_step)
+        largest = self.sample.set_step(theta_step, intercept_step)
+        linear = self.alpha * (self.theta.reshape(-1) @ whole_step[:n_coef])
+        quadratic = self.alpha * squared_norm(theta_step)
 
         def derivatives(t):
-            slope, curvature = self.points.slope(self.e, step, self.shift, self.mu, t)
+            slope, curvature = self.sample.slope(self.mu, t)
             return slope + linear + t * quadratic, curvature + quadratic
 
         def accept(t, slope, curvature):
@@ -255,129 +236,89 @@ class _State:
         t = find_root(derivatives, start=1.0, width=1.0, accept=accept, low=0.0)
         self.theta += t * theta_step
         self.intercept += t * intercept_step
-        self.e += t * step
-        self.drift += EPS * abs(t) * max(step.max(), -step.min())
+        self.sample.advance(t)
+        self.drift += EPS * abs(t) * largest
         self.exact = False
         return t != 0
 
     def stop_drift(self, tolerance):
         """Compute residuals anew if rounding of long steps may have added up."""
-        if self.objective.zeta_scale * self.drift > tolerance:
-            self.objective.residuals(self.theta, self.intercept, out=self.e)
+        if self.problem.zeta_scale * self.drift > tolerance:
+            self.sample.place(self.theta, self.intercept)
             self.drift = 0.0
 
     def compute_anew(self):
         """Residuals and sums from Θ and b themselves."""
-        self.objective.residuals(self.theta, self.intercept, out=self.e)
-        self.drift = 0.0
-        self.exact = True
+        self.sample.place(self.theta, self.intercept)
+        self.drift = 0.0  # bound on the rounding error of residuals
+        self.exact = True  # nothing is summed up
 
 
 class _Direction:
     """Newton's direction -H⁻¹·gradient, b included, directly or by CG."""
 
-    def __init__(self, objective, hessian):
-        self.objective = objective
+    def __init__(self, sample, alpha, hessian):
+        self.sample = sample
+        self.problem = sample.problem
+        self.alpha = alpha
         self.hessian = hessian
         self.n_cg = CG_GUESS
-        self._rank = None
-        self._grams = objective.shared.setdefault(
-            "grams",
-            [
-                RunningSum(
-                    lambda weight: signed_gram(
-                        objective.features, weight, objective.fit_intercept
-                    )
-                )
-                for _ in objective.points.losses
-            ],
-        )
 
     def __call__(self, state, gradient):
         """The step in the directions of the outputs that are in use, 0 in others."""
-        objective = self.objective.in_directions(state.k_used)
-        n_coef = state.k_used * objective.features.r
+        outputs = self.problem.outputs.first(state.k_used)
+        n_coef = state.k_used * self.problem.features.r
         used = np.r_[:n_coef, state.theta.size : len(gradient)]
         step = np.zeros_like(gradient)
-        step[used] = -self._solve(objective, state, gradient[used], n_coef)
+        step[used] = -self._solve(outputs, state, gradient[used], n_coef)
         return step
 
-    def _solve(self, objective, state, gradient, n_coef):
-        """H⁻¹·gradient, in the directions of the outputs that an objective has."""
+    def _solve(self, outputs, state, gradient, n_coef):
+        """H⁻¹·gradient, in the directions of the outputs that are given."""
+        problem, sample = self.problem, self.sample
         if not state.n_active.any():  # nothing but the penalty; b is free
             solution = gradient.copy()
-            solution[:n_coef] /= objective.alpha
+            solution[:n_coef] /= self.alpha
             return solution
-        weight, scale = self._weights(state)
-        if self._by_cg(objective, weight, state):
-            return self._conjugate_gradients(objective, state, gradient)
-        if objective.points.radial:
-            H = norm_hessian(objective, state.zeta, state.curvature)
+        if self._by_cg(outputs, int(state.n_active.sum())):
+            return self._conjugate_gradients(outputs, gradient)
+        if problem.radial:
+            H = sample.norm_hessian(outputs)
         else:
-            pairs = zip(self._grams, weight, strict=True)
-            H = sum_hessian(objective, [gram(h) for gram, h in pairs])
-            H *= scale
-        return solve_factorised(
-            factorise(add_penalty(H, n_coef, objective.alpha)), gradient
-        )
+            H = sum_hessian(sample.grams(), outputs, problem.features.r)
+            if not problem.loss.logistic:  # whose weights are not the curvatures
+                H *= 1 / (problem.loss.radius + state.mu)
+        return solve_factorised(factorise(add_penalty(H, n_coef, self.alpha)), gradient)
 
-    def _weights(self, state):
-        """(weight of every point, scale): their product is the curvature.
-
-        That of a piecewise loss is 1/radius, or 0.  The radius is taken out, since
-        stages change it for every point and the steps of a stage for none.
-        """
-        points = self.objective.points
-        if points.loss.logistic or points.radial:
-            return state.curvature.copy(), 1.0
-        radius = points.loss.radius + state.mu
-        return np.where(state.curvature > 0, points.weight, 0.0), 1 / radius
-
-    def _by_cg(self, objective, weight, state):
+    def _by_cg(self, outputs, n_active):
         """Whether CG is cheaper: multiplications, each divided by r."""
-        n_active = int(state.n_active.sum())
         if self.hessian != "auto":
             return self.hessian == "cg"
-        points = objective.points
-        r, k = objective.features.r, objective.outputs.k
-        if points.radial:
+        r, k = self.problem.features.r, outputs.k
+        if self.problem.radial:
             direct = n_active * (k * k + k) * r / 2
         else:
-            pairs = zip(self._grams, weight, strict=True)
-            direct = sum(gram.n_to_add(h) for gram, h in pairs) * r / 2
+            direct = self.sample.n_to_add() * r / 2
         # beyond one factorisation of r³, which both need
         direct += CHOLESKY_COST * (k**3 - 1) * r * r
-        if objective.outputs.d == 1:
+        if outputs.d == 1:
             cg = (SUBSAMPLE / 2 + CHOLESKY_COST) * r * r
             cg += self.n_cg * 2 * n_active * PASS_COST
         else:
-            n = objective.features.n
+            n = self.problem.features.n
             cg = n * r / 2 + CHOLESKY_COST * k * r * r
             cg += self.n_cg * 2 * n * k * PASS_COST_OF_OUTPUTS
         return EXTRA_STEPS * cg < direct
 
-    def _conjugate_gradients(self, objective, state, gradient):
+    def _conjugate_gradients(self, outputs, gradient):
         """H⁻¹·gradient; for one output, the preconditioner is from a subsample."""
-        h = mean_curvature(objective, state.zeta, state.curvature)
-        tolerance = CG_TOLERANCE_OF_OUTPUTS
-        if objective.outputs.d == 1:
-            h = self._subsample(h)
-            tolerance = CG_TOLERANCE
+        r = self.problem.features.r
+        one = outputs.d == 1
+        gram, rest = self.sample.mean_gram(SUBSAMPLE * r if one else None)
         solution, self.n_cg = conjugate_gradients(
-            hessian_product(objective, state.zeta, state.curvature),
-            direction_preconditioner(objective, h),
+            hessian_product(self.sample, outputs, self.alpha),
+            direction_preconditioner(gram, rest, outputs, self.alpha, r),
             gradient,
-            tolerance,
+            CG_TOLERANCE if one else CG_TOLERANCE_OF_OUTPUTS,
         )
         return solution
-
-    def _subsample(self, h):
-        """h of some points, for all of them: 0 elsewhere."""
-        if self._rank is None:
-            self._rank = np.random.default_rng(0).random(len(h))
-        active = np.flatnonzero(h)
-        share = min(1.0, SUBSAMPLE * self.objective.features.r / len(active))
-        rows = active[self._rank[active] <= share]
-        some = np.zeros_like(h)
-        some[rows] = h[rows] * (len(active) / max(len(rows), 1))
-        return some

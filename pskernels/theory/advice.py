@@ -19,7 +19,7 @@ from pskernels._threads import resolve_n_threads
 from pskernels._validation import check_int, check_points, check_positive, common_dtype
 from pskernels.choice import MAX_ROWS, ROW_ENTRIES, choose_sketch
 from pskernels.feature_map import BLOCK_POINTS, FeatureMap
-from pskernels.gram import DEFAULT_MEMORY_LIMIT, _prepare
+from pskernels.gram import DEFAULT_MEMORY_LIMIT, prepare
 from pskernels.kernels import get_kernel, is_precomputed
 from pskernels.losses import get_loss
 from pskernels.sketches import PSparsified
@@ -163,7 +163,7 @@ def recommend(
         if y.ndim not in (1, 2) or len(y) != n:
             raise ValueError(f"y must have {n} rows, as X has, got shape {y.shape}")
     rng = np.random.default_rng(philox_key(random_state))
-    kernel, _ = _prepare(
+    kernel, _ = prepare(
         get_kernel(kernel, gamma),
         X,
         "X",

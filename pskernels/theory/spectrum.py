@@ -312,7 +312,7 @@ def _check_gram(K):
 def _sketched_spectrum(feature_map, X, trace):
     """From Z·Zᵀ/n, of which ZᵀZ/n has the same positive eigenvalues."""
     n = X.shape[0]
-    n_threads, _ = feature_map._limits()
+    n_threads, _ = feature_map.limits()
     gram = np.zeros((feature_map.rank_, feature_map.rank_))
     for start in range(0, n, BLOCK_POINTS):
         Z = feature_map.transform(X[start : start + BLOCK_POINTS])

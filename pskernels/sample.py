@@ -1,0 +1,475 @@
+"""Points and their features: all that has a value for each point.
+
+A `Block` is some of the points, with their features, targets and weights, and what
+they have of the model that a solver is at: residuals e, derivatives ζ, curvatures, a
+step.  It answers in sums.  A `Sample` is all points, one block or several, which are
+added up in a fixed order.  Solvers see coefficients, gradients, Hessians and scalars;
+where a block has its numbers, they need not know.
+
+Arrays: Θ is (k, r), b is (d,), and what points have is (d, n).
+"""
+
+import math
+from functools import reduce
+from operator import add
+
+import numpy as np
+
+from pskernels._products import RunningSum
+from pskernels._threads import cached_property
+from pskernels.objective import BALANCED, Certificate, find_root, unbalanced
+
+MAX_BALANCING = 30
+
+
+def _every(action):
+    """A method by which every block does something."""
+
+    def method(self, *arguments, **options):
+        for block in self.blocks:
+            getattr(block, action)(*arguments, **options)
+
+    return method
+
+
+def _total(answer):
+    """A method that adds up what the blocks answer, in their order."""
+
+    def method(self, *arguments):
+        return reduce(
+            add, (getattr(block, answer)(*arguments) for block in self.blocks)
+        )
+
+    return method
+
+
+def _totals(answer):
+    """The same for answers of several parts."""
+
+    def method(self, *arguments):
+        answers = [getattr(block, answer)(*arguments) for block in self.blocks]
+        return [reduce(add, parts) for parts in zip(*answers, strict=True)]
+
+    return method
+
+
+class Sample:
+    """All points of a problem, at a model: what blocks answer, of all of them.
+
+    Parameters
+    ----------
+    problem : Problem
+    """
+
+    def __init__(self, problem):
+        self.problem = problem
+        self.blocks = [
+            Block(part, problem.outputs, problem.fit_intercept)
+            for part in problem.parts
+        ]
+
+    place = _every("place")
+    place_exactly = _every("place_exactly")
+    move_intercept = _every("move_intercept")
+    advance = _every("advance")
+    take_residuals = _every("take_residuals")
+    hold_multipliers = _every("hold_multipliers")
+    drop_multipliers = _every("drop_multipliers")
+    keep_zeta = _every("keep_zeta")
+    recall_zeta = _every("recall_zeta")
+    restart = _every("restart")
+
+    slope = _total("slope")
+    differentiate = _total("differentiate")
+    flow_sums = _total("compute_flow")
+    rounding = _total("rounding")
+    n_to_add = _total("n_to_add")
+    grams = _totals("grams")
+    gram_of_weights = _total("gram_of_weights")
+    norm_hessian = _total("norm_hessian")
+    hessian_product = _totals("hessian_product")
+    bordered_product = _total("bordered_product")
+
+    _shrink = _every("shrink")
+    _pull = _total("pull")
+    _fenchel_young = _total("fenchel_young")
+    _half_squares = _total("half_squares")
+    _slope_of_intercept = _total("slope_of_intercept")
+    _zeta_total = _total("zeta_total")
+    _hessian_of_intercepts = _total("hessian_of_intercepts")
+    _n_curved = _total("n_curved")
+    _mean_gram = _totals("mean_gram")
+
+    def set_step(self, theta_step, b_step):
+        """Set the step to search along; return the largest change of a residual."""
+        return max(block.set_step(theta_step, b_step) for block in self.blocks)
+
+    def set_zeta(self, zeta):
+        """Take ζ (d, n) from elsewhere, made to fit the domain of the loss."""
+        ends = np.cumsum([block.n for block in self.blocks])[:-1]
+        for block, part in zip(self.blocks, np.split(zeta, ends, axis=1), strict=True):
+            block.set_zeta(part)
+
+    def zeta_of_outputs(self):
+        """ζ of shape (n, d), with respect to predictions."""
+        parts = [block.zeta_of_outputs() for block in self.blocks]
+        return (parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)).T
+
+    def farthest_targets(self):
+        """The largest |y| of each output."""
+        return np.max([np.abs(block.targets).max(axis=1) for block in self.blocks], 0)
+
+    def has_curvature(self):
+        """Whether any point has a curvature, for each of the losses."""
+        return np.any([block.curvature.any(axis=1) for block in self.blocks], axis=0)
+
+    def value(self):
+        """The mean loss."""
+        return self._fenchel_young()[0]
+
+    def certify(self, theta, alpha, anew=True):
+        """Certificate of Θ, from its residuals and ζ.
+
+        With an intercept, ζ is made feasible in place.  Unless `anew`, the pull is that
+        of the last call, and of what has changed.
+        """
+        total, size = self.flow_sums()
+        if self.problem.fit_intercept:
+            for j in unbalanced(total, size):
+                # the heavier side is shrunk; domains are intervals about 0, or balls
+                heavy = (abs(total[j]) + size[j]) / 2
+                factor = max(0.0, 1 - abs(total[j]) / heavy)
+                self._shrink(j, math.copysign(1.0, total[j]), factor)
+        value, excess = self._fenchel_young()
+        return Certificate.of(theta, alpha, self._pull(anew), value, excess)
+
+    def certify_squares(self, theta, alpha):
+        """`certify` of the squared loss at ζ = e, which leaves no excess."""
+        value = self._half_squares()
+        return Certificate.of(theta, alpha, self._pull(True), value, 0.0)
+
+    def gradient(self, theta, alpha):
+        """That of the losses and the penalty in Θ, and in b, which has none."""
+        total, _ = self.flow_sums()
+        return self._pull(True) + alpha * theta, total
+
+    def mean_gram(self, n_rows=None):
+        """(bordered Gram matrix, Σ h), h the mean curvature over outputs of a point.
+
+        From about so many points, which stand for all of them.
+        """
+        share = 1.0 if n_rows is None else min(1.0, n_rows / self._n_curved())
+        return self._mean_gram(share)
+
+    def balance(self, mu):
+        """Move b to where Σ ω ζ = 0, and the envelope is least; return the change."""
+        if self.problem.radial:
+            return self._balance_jointly(mu)
+        d = self.problem.outputs.d
+        change = np.array([self._find_balance(j, mu) for j in range(d)])
+        self.move_intercept(change)
+        return change
+
+    def _find_balance(self, j, mu):
+        problem = self.problem
+        tolerance = BALANCED * problem.zeta_scale
+        return find_root(
+            lambda t: self._slope_of_intercept(j, mu, t),
+            start=0.0,
+            width=max(mu * problem.zeta_scale, 1e-3 * problem.residual_scale),
+            accept=lambda t, value, slope: abs(value) <= tolerance,
+        )
+
+    def _balance_jointly(self, mu):
+        """Newton's method in b, for a loss of the norm over outputs."""
+        problem = self.problem
+        change, no_step = np.zeros(problem.outputs.d), problem.null_theta
+        for _ in range(MAX_BALANCING):
+            self.differentiate(mu)
+            total = self._zeta_total()
+            if np.abs(total).max() <= BALANCED * problem.zeta_scale:
+                break
+            hessian = self._hessian_of_intercepts()
+            direction = -np.linalg.lstsq(hessian, total, rcond=BALANCED)[0]
+            if not total @ direction < 0:  # no point has a curvature, or rounding
+                direction = -total
+            self.set_step(no_step, direction)
+            goal = 0.1 * -(total @ direction)
+            t = find_root(
+                lambda t: self.slope(mu, t),
+                start=1.0,
+                width=1.0,
+                accept=lambda t, value, slope, goal=goal: abs(value) <= goal,
+                low=0.0,
+            )
+            if t == 0:
+                break
+            self.advance(t)
+            change += t * direction
+        return change
+
+
+class Block:
+    """Some points, at a model.
+
+    Parameters
+    ----------
+    part : Part
+    outputs : Outputs
+    fit_intercept : bool
+    """
+
+    def __init__(self, part, outputs, fit_intercept):
+        self.features, self.points, self.targets = features, points, _ = part
+        self.outputs = outputs
+        self.fit_intercept = fit_intercept
+        self.n = features.n
+        self.e = np.empty_like(points.y)
+        self.zeta = np.empty_like(points.y)
+        self.shift = None  # the multipliers
+        self.best_zeta = None
+        self.flow = None
+        self._pulled = RunningSum(lambda flow: outputs.pull(features, flow))
+        self._grams = [RunningSum(self._gram) for _ in points.losses]
+
+    @cached_property
+    def step(self):
+        return np.empty_like(self.e)
+
+    @cached_property
+    def curvature(self):
+        return self.points.make_curvature()
+
+    # ---- where the model is ----
+
+    def place(self, theta, b):
+        """Compute residuals from Θ and b themselves."""
+        u = self.outputs.predictions(self.features, theta, self.e)
+        self.points.residuals(u, b)
+
+    def place_exactly(self, coef, intercept):
+        """Compute residuals of a model as it is returned, each rounded once.
+
+        The intercept (2, d) is in numbers, and what they have no room for.
+        """
+        for j, pair in enumerate(intercept.T):
+            v = np.ascontiguousarray(coef[:, j])
+            self.e[j] = self.features.exact_residuals(v, pair, self.targets[j])
+        self.points.steps(self.e)
+
+    def move_intercept(self, change):
+        """Change b, and residuals with it."""
+        if change.any():
+            self.e += self.points.sign * change[:, None]
+
+    def set_step(self, theta_step, b_step):
+        """Set the step to search along; return the largest change of a residual."""
+        if theta_step.any():
+            self.outputs.predictions(self.features, theta_step, self.step)
+            self.step += b_step[:, None]
+        else:
+            self.step[:] = b_step[:, None]
+        self.points.steps(self.step)
+        return max(self.step.max(), -self.step.min())
+
+    def slope(self, mu, t):
+        """d/dt and d²/dt² of the envelopes of the losses, t steps ahead."""
+        return self.points.slope(self.e, self.step, self.shift, mu, t)
+
+    def advance(self, t):
+        """Go t steps ahead."""
+        self.e += t * self.step
+
+    def slope_of_intercept(self, j, mu, t):
+        """`slope` where b of output j alone moves, by t."""
+        row = slice(j, j + 1)
+        shift = None if self.shift is None else self.shift[row]
+        points = self.points.of_output(j)
+        return points.slope(self.e[row], points.sign, shift, mu, t)
+
+    # ---- derivatives ----
+
+    def differentiate(self, mu):
+        """Compute ζ and curvatures of the envelope; return how many are not 0."""
+        return self.points.smooth_derivatives(
+            self.e, self.shift, mu, self.zeta, self.curvature
+        )
+
+    def take_residuals(self, copy=False):
+        """Let ζ be e, for the squared loss."""
+        self.zeta = self.e.copy() if copy else self.e
+
+    def hold_multipliers(self):
+        """Let ζ be the multipliers from now on."""
+        if self.shift is None:
+            self.shift = np.empty_like(self.zeta)
+        np.copyto(self.shift, self.zeta)
+
+    def drop_multipliers(self):
+        self.shift = None
+
+    def set_zeta(self, zeta):
+        self.zeta = self.points.into_domain(self.points.sign * zeta)
+
+    def keep_zeta(self):
+        """Remember ζ as the best one."""
+        if self.best_zeta is None:
+            self.best_zeta = np.empty_like(self.zeta)
+        np.copyto(self.best_zeta, self.zeta)
+
+    def recall_zeta(self):
+        self.zeta, self.best_zeta = self.best_zeta, None
+
+    def zeta_of_outputs(self):
+        return self.points.steps(self.zeta.copy())  # ±1 is its own inverse
+
+    # ---- sums ----
+
+    def compute_flow(self):
+        """Σ ω ζ and Σ |ω ζ|, with respect to predictions, of each output: (2, d)."""
+        self.flow, total, size = self.points.flow(self.zeta, self.flow)
+        return np.stack([total, size])
+
+    def shrink(self, j, sign, factor):
+        """Shrink the ζ of output j on one side, and the flow with it."""
+        heavy = sign * self.flow[j] > 0
+        self.zeta[j, heavy] *= factor
+        self.flow[j, heavy] *= factor
+
+    def pull(self, anew):
+        """Bᵀ Σ_i flow_i z_iᵀ."""
+        if anew:
+            return self.outputs.pull(self.features, self.flow)
+        pulled = self._pulled(self.flow)
+        self.flow = None  # it is kept there
+        return pulled
+
+    def fenchel_young(self):
+        return self.points.fenchel_young(self.e, self.zeta)
+
+    def half_squares(self):
+        return self.flow.reshape(-1) @ self.e.reshape(-1) / 2
+
+    def rounding(self, error, exact):
+        """What rounding hides of the losses, and Σ ω|e·ζ|: `WeightedLoss.rounding`."""
+        return self.points.rounding(self.e, self.zeta, error, exact)
+
+    # ---- Hessians ----
+
+    def zeta_total(self):
+        return self.zeta @ self.points.weight
+
+    def hessian_of_intercepts(self):
+        across, along = self.curvature
+        hessian = (self.zeta * along) @ self.zeta.T
+        hessian[np.diag_indices_from(hessian)] += across.sum()
+        return hessian
+
+    def restart(self):
+        """Let sums begin as if for the first time, to the last bit."""
+        for sums in (self._pulled, *self._grams):
+            sums.restart()
+
+    def _weights(self):
+        """Those of the Gram matrices.
+
+        The curvature of a piecewise loss is its weight divided by the radius of its
+        envelope, or 0.  The radius is left out, since stages change it for every point
+        and the steps of a stage for none.
+        """
+        if self.points.loss.logistic:
+            return self.curvature.copy()
+        return np.where(self.curvature > 0, self.points.weight, 0.0)
+
+    def n_to_add(self):
+        """How many points, of all outputs, the next `grams` would sum."""
+        pairs = zip(self._grams, self._weights(), strict=True)
+        return sum(gram.n_to_add(h) for gram, h in pairs)
+
+    def grams(self):
+        """Upper triangles of [Z 1]ᵀ·diag(h)·[Z 1], a list: h for each output."""
+        pairs = zip(self._grams, self._weights(), strict=True)
+        return [gram(h) for gram, h in pairs]
+
+    def _gram(self, h):
+        return self.features.gram(h, bordered=self.fit_intercept)
+
+    def gram_of_weights(self):
+        """The Gram matrix of the weights themselves, for the squared loss."""
+        return self._gram(self.points.weight)
+
+    def norm_hessian(self, outputs):
+        """The Hessian without alpha, of a loss of the norm: the upper triangle."""
+        features, zeta = self.features, self.zeta
+        r, k, d = features.r, outputs.k, outputs.d
+        across, along = self.curvature
+        mix = np.eye(d) if outputs.mix is None else outputs.mix
+        pulled = mix.T @ zeta
+        H = np.zeros((k * r + d * self.fit_intercept,) * 2)
+        for a in range(k):
+            rows = slice(a * r, (a + 1) * r)
+            for c in range(a, k):
+                weight = along * pulled[a] * pulled[c]
+                if a == c:
+                    weight += outputs.values[a] * across
+                gram = features.gram(weight)
+                H[rows, c * r : (c + 1) * r] = gram if a == c else symmetric(gram)
+            if self.fit_intercept:
+                cross = along * pulled[a] * zeta + across * mix[:, a : a + 1]
+                H[rows, k * r :] = features.t_dot(cross).T
+        if self.fit_intercept:
+            H[k * r :, k * r :] = self.hessian_of_intercepts()
+        return H
+
+    def hessian_product(self, outputs, theta, b):
+        """(pull, sums): the Hessian of the losses times a step of Θ and b."""
+        du = outputs.predictions(self.features, theta)
+        if self.fit_intercept:
+            du += b[:, None]
+        if self.points.radial:
+            across, along = self.curvature
+            sizes = along * np.einsum("jn,jn->n", self.zeta, du)
+            du = across * du + self.zeta * sizes
+        else:
+            du *= self.curvature
+        return outputs.pull(self.features, du), du.sum(axis=1)
+
+    def bordered_product(self, v):
+        """The same for one output, in a single pass: [Z 1]ᵀ·diag(h)·[Z 1]·v."""
+        return self.features.bordered_gram_dot(self.curvature[0], v)
+
+    @property
+    def _mean_curvature(self):
+        """The trace of the Hessian of every point, divided by d."""
+        if not self.points.radial:
+            return self.curvature.mean(axis=0)
+        across, along = self.curvature
+        squares = np.einsum("jn,jn->n", self.zeta, self.zeta)
+        mean = across + along * (squares / len(self.zeta))
+        return np.maximum(mean, 0.0)  # it is not negative, but for rounding
+
+    @cached_property
+    def _rank(self):
+        """An order of the points, in which the first ones stand for all."""
+        return np.random.default_rng(0).random(self.n)
+
+    def n_curved(self):
+        return np.count_nonzero(self._mean_curvature)
+
+    def mean_gram(self, share):
+        """(Gram matrix, Σ h) of the mean curvatures of a share of the points."""
+        h = self._mean_curvature
+        if share < 1:
+            active = np.flatnonzero(h)
+            rows = active[self._rank[active] <= share]
+            some = np.zeros_like(h)
+            some[rows] = h[rows] * (len(active) / max(len(rows), 1))
+            h = some
+        return self._gram(h), h.sum()
+
+
+def symmetric(upper):
+    """The whole matrix, from its upper triangle and zeros."""
+    whole = upper + upper.T
+    whole[np.diag_indices_from(whole)] /= 2
+    return whole

@@ -1,0 +1,147 @@
+"""Points in several blocks: the machine of all of them, to rounding."""
+
+import numpy as np
+import pytest
+
+import pskernels as psk
+from pskernels._products import Features
+from pskernels.features import FeatureBlocks
+from pskernels.objective import Problem
+from pskernels.outputs import Outputs
+from pskernels.sample import Sample
+from pskernels.solvers import Newton
+
+CUTS = (1, 300, 301)  # blocks of 1, 299, 1 and 199 rows
+N = 500
+LOSSES = [
+    psk.Squared(),
+    psk.Huber(0.5),
+    psk.Absolute(),
+    psk.EpsilonInsensitive(0.2),
+    psk.Pinball(0.8),
+    psk.Hinge(),
+    psk.SquaredHinge(),
+    psk.Logistic(),
+]
+
+
+def in_blocks(Z, n_threads=1):
+    return FeatureBlocks(
+        Features(np.ascontiguousarray(part), n_threads) for part in np.split(Z, CUTS)
+    )
+
+
+def make_data(rng, loss, outputs=()):
+    Z = rng.normal(size=(N, 6))
+    y = Z @ rng.normal(size=(6, *outputs)) + 1 + rng.standard_t(2, size=(N, *outputs))
+    return Z, np.where(y > 1, 1.0, -1.0) if loss.classification else y
+
+
+def assert_same(one, several):
+    assert several.converged and one.converged
+    assert several.objective == pytest.approx(one.objective, rel=2e-6)
+    np.testing.assert_allclose(several.coef, one.coef, atol=1e-4)
+    np.testing.assert_allclose(several.intercept, one.intercept, atol=1e-3)
+    assert several.dual.shape == one.dual.shape
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_every_loss(loss, fit_intercept, rng):
+    Z, y = make_data(rng, loss)
+    options = dict(
+        loss=loss,
+        alpha=1e-2,
+        tol=1e-8,
+        fit_intercept=fit_intercept,
+        sample_weight=rng.uniform(size=N),
+    )
+    assert_same(psk.solve(Z, y, **options), psk.solve(in_blocks(Z), y, **options))
+
+
+@pytest.mark.parametrize("coupled", [True, False])
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_several_outputs(loss, coupled, rng):
+    Z, y = make_data(rng, loss, (3,))
+    M = psk.graph_matrix(np.ones((3, 3)) - np.eye(3)) if coupled else None
+    options = dict(loss=loss, alpha=1e-2, tol=1e-8, output_matrix=M)
+    assert_same(psk.solve(Z, y, **options), psk.solve(in_blocks(Z), y, **options))
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", Newton("cg"), Newton("direct")], ids=str)
+def test_every_solver(solver, rng):
+    Z, y = make_data(rng, psk.Huber())
+    options = dict(loss="huber", alpha=1e-2, solver=solver, tol=1e-8)
+    assert_same(psk.solve(Z, y, **options), psk.solve(in_blocks(Z), y, **options))
+
+
+def test_paths_and_learnt_matrices(rng):
+    Z, y = make_data(rng, psk.Squared(), (2,))
+    options = dict(alphas=[1e-1, 1e-3], tol=1e-8, output_matrix="residual")
+    for one, several in zip(
+        psk.path(Z, y, **options), psk.path(in_blocks(Z), y, **options), strict=True
+    ):
+        assert_same(one, several)
+
+
+def test_columns_far_from_zero(rng):
+    Z, y = make_data(rng, psk.Huber())
+    Z[:, 2] += 2**30
+    options = dict(loss="huber", alpha=1e-2, tol=1e-8)
+    several = psk.solve(in_blocks(Z), y, **options)
+    assert_same(psk.solve(Z, y, **options), several)
+
+
+def test_results_do_not_depend_on_threads(rng):
+    Z, y = make_data(rng, psk.Absolute())
+    options = dict(loss="absolute", alpha=1e-3)
+    one, four = (psk.solve(in_blocks(Z, k), y, n_threads=k, **options) for k in (1, 4))
+    np.testing.assert_array_equal(one.coef, four.coef)
+    np.testing.assert_array_equal(one.dual, four.dual)
+
+
+def test_the_certificate_of_blocks(rng):
+    """Primal and dual by NumPy, from the dual of all blocks."""
+    Z, y = make_data(rng, psk.Absolute())
+    result = psk.solve(in_blocks(Z), y, loss="absolute", alpha=1e-2)
+    u = Z @ result.coef + result.intercept
+    primal = np.abs(u - y).mean() + 5e-3 * result.coef @ result.coef
+    zeta = result.dual
+    assert np.abs(zeta).max() <= 1 and abs(zeta.mean()) < 1e-12
+    G = Z.T @ zeta / N
+    dual = -(zeta @ y) / N - G @ G / 2e-2
+    assert result.objective == pytest.approx(primal)
+    assert 0 <= primal - dual <= 1.0001 * result.dual_gap * primal + 1e-12
+
+
+def test_blocks_that_do_not_fit(rng):
+    with pytest.raises(ValueError, match=r"equal columns, got \[2, 3\]"):
+        FeatureBlocks([Features(np.ones((4, 2)), 1), Features(np.ones((4, 3)), 1)])
+    Z, y = make_data(rng, psk.Squared())
+    Z[301, 2] = np.nan  # the second row of the last block
+    with pytest.raises(ValueError, match="Z contains nan in row 0, column 2"):
+        psk.solve(in_blocks(Z), y, alpha=1.0)
+    with pytest.raises(ValueError, match="for each of 500 rows"):
+        psk.solve(in_blocks(np.ones((N, 2))), y[:-1], alpha=1.0)
+    with pytest.raises(ValueError, match="'adam' needs an array of features"):
+        psk.solve(in_blocks(np.ones((N, 2))), y, alpha=1.0, solver="adam")
+
+
+def test_a_problem_does_not_change(rng):
+    """Two samples of one problem know nothing of each other."""
+    Z, y = make_data(rng, psk.Huber())
+    weight = np.ones(N)
+    problem = Problem(
+        Features(Z, 1), psk.Huber(), y[None], weight, Outputs.independent(1), True, 1
+    )
+    first, second = Sample(problem), Sample(problem)
+    theta, b = rng.normal(size=(1, 6)), np.zeros(1)
+    first.place(theta, b)
+    second.place(0 * theta, b)
+    first.differentiate(0.0), second.differentiate(0.0)
+    e = Z @ theta[0] + problem.null_intercept - (y - problem.shift)
+    zeta = np.clip(e, -1, 1)
+    expected = Z.T @ zeta / N + 0.1 * theta[0]
+    gradient, total = first.gradient(theta, 0.1)
+    np.testing.assert_allclose(gradient[0], expected, rtol=1e-9)
+    np.testing.assert_allclose(total, zeta.mean(), atol=1e-12)
