@@ -15,7 +15,8 @@ except ImportError as error:
         "(`python -P` does not look into the current folder)"
     ) from error
 
-from pskernels.feature_map import FeatureMap, RandomFourierFeatures
+from pskernels.feature_map import FeatureMap
+from pskernels.fourier import RandomFourierFeatures
 from pskernels.gram import SketchedGram, kernel_matmul, sketch_gram
 from pskernels.kernels import (
     RBF,

@@ -8,6 +8,7 @@ import pytest
 
 from pskernels import (
     feature_map,
+    fourier,
     gram,
     metrics,
     outputs,
@@ -31,6 +32,7 @@ README = Path(__file__).parent.parent / "README.md"
     "module",
     [
         feature_map,
+        fourier,
         gram,
         metrics,
         outputs,

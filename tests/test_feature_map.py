@@ -12,7 +12,9 @@ from test_memory import MB, peak_below
 
 import pskernels as psk
 from pskernels import feature_map as module
-from pskernels.feature_map import FeatureMap, RandomFourierFeatures
+from pskernels import fourier
+from pskernels.feature_map import FeatureMap
+from pskernels.fourier import RandomFourierFeatures
 
 GAMMA = 0.3
 S = 13
@@ -319,7 +321,7 @@ def test_number_of_points_at_block_edges(block, n, rng, monkeypatch):
     expected, waves = fm.transform(X_new), rff.transform(X_new)
     values = rff.predict(X_new, np.arange(8.0))
     monkeypatch.setattr(module, "BLOCK_POINTS", block)
-    monkeypatch.setattr(module, "FOURIER_BYTES", block * 8 * 13)
+    monkeypatch.setattr(fourier, "FOURIER_BYTES", block * 8 * 13)
     np.testing.assert_allclose(fm.transform(X_new), expected, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(rff.transform(X_new), waves, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(rff.predict(X_new, np.arange(8.0)), values, atol=1e-13)
@@ -329,7 +331,7 @@ def test_points_whose_work_is_larger_than_a_block(rng, monkeypatch):
     X = make_points(rng, 5, 3)
     rff = RandomFourierFeatures(8, gamma=GAMMA, random_state=0).fit(X)
     expected = rff.transform(X)
-    monkeypatch.setattr(module, "FOURIER_BYTES", 1)
+    monkeypatch.setattr(fourier, "FOURIER_BYTES", 1)
     np.testing.assert_allclose(rff.transform(X), expected, rtol=1e-12, atol=1e-14)
 
 
