@@ -469,7 +469,7 @@ class WeightedLoss:
         Returns
         -------
         flow : ndarray of shape (d, n)
-        total, size : ndarrays of shape (d,)
+        sums : ndarray of shape (2, d)
             Σ flow and Σ |flow| of each output.
         """
         flow = np.empty_like(zeta) if out is None else out
@@ -483,8 +483,7 @@ class WeightedLoss:
             self.loss.classification,
             self.n_threads,
         )
-        total, size = sums.sum(axis=1).T
-        return flow, total, size
+        return flow, sums.sum(axis=1).T
 
     def residuals(self, u, intercept):
         """e, in place of the predictions u without their intercept (d,)."""

@@ -10,8 +10,6 @@ Arrays: Θ is (k, r), b is (d,), and what points have is (d, n).
 """
 
 import math
-from functools import reduce
-from operator import add
 
 import numpy as np
 
@@ -36,9 +34,11 @@ def _total(answer):
     """A method that adds up what the blocks answer, in their order."""
 
     def method(self, *arguments):
-        return reduce(
-            add, (getattr(block, answer)(*arguments) for block in self.blocks)
-        )
+        first, *others = self.blocks
+        total = getattr(first, answer)(*arguments)
+        for block in others:
+            total = total + getattr(block, answer)(*arguments)
+        return total
 
     return method
 
@@ -47,8 +47,12 @@ def _totals(answer):
     """The same for answers of several parts."""
 
     def method(self, *arguments):
-        answers = [getattr(block, answer)(*arguments) for block in self.blocks]
-        return [reduce(add, parts) for parts in zip(*answers, strict=True)]
+        first, *others = self.blocks
+        totals = getattr(first, answer)(*arguments)
+        for block in others:
+            pairs = zip(totals, getattr(block, answer)(*arguments), strict=True)
+            totals = [total + part for total, part in pairs]
+        return totals
 
     return method
 
@@ -229,6 +233,7 @@ class Block:
         self.shift = None  # the multipliers
         self.best_zeta = None
         self.flow = None
+        self._weights = None  # of Gram matrices
         self._pulled = RunningSum(lambda flow: outputs.pull(features, flow))
         self._grams = [RunningSum(self._gram) for _ in points.losses]
 
@@ -282,15 +287,17 @@ class Block:
 
     def slope_of_intercept(self, j, mu, t):
         """`slope` where b of output j alone moves, by t."""
-        row = slice(j, j + 1)
-        shift = None if self.shift is None else self.shift[row]
-        points = self.points.of_output(j)
-        return points.slope(self.e[row], points.sign, shift, mu, t)
+        points, e, shift = self.points, self.e, self.shift
+        if len(e) > 1:
+            points, e = points.of_output(j), e[j : j + 1]
+            shift = None if shift is None else shift[j : j + 1]
+        return points.slope(e, points.sign, shift, mu, t)
 
     # ---- derivatives ----
 
     def differentiate(self, mu):
         """Compute ζ and curvatures of the envelope; return how many are not 0."""
+        self._weights = None
         return self.points.smooth_derivatives(
             self.e, self.shift, mu, self.zeta, self.curvature
         )
@@ -327,8 +334,8 @@ class Block:
 
     def compute_flow(self):
         """Σ ω ζ and Σ |ω ζ|, with respect to predictions, of each output: (2, d)."""
-        self.flow, total, size = self.points.flow(self.zeta, self.flow)
-        return np.stack([total, size])
+        self.flow, sums = self.points.flow(self.zeta, self.flow)
+        return sums
 
     def shrink(self, j, sign, factor):
         """Shrink the ζ of output j on one side, and the flow with it."""
@@ -370,33 +377,35 @@ class Block:
         for sums in (self._pulled, *self._grams):
             sums.restart()
 
-    def _weights(self):
-        """Those of the Gram matrices.
+    def _with_weights(self):
+        """Pairs of sums of Gram matrices and the weights they are to have.
 
         The curvature of a piecewise loss is its weight divided by the radius of its
         envelope, or 0.  The radius is left out, since stages change it for every point
         and the steps of a stage for none.
         """
-        if self.points.loss.logistic:
-            return self.curvature.copy()
-        return np.where(self.curvature > 0, self.points.weight, 0.0)
+        if self._weights is None:
+            self._weights = (
+                self.curvature.copy()
+                if self.points.loss.logistic
+                else np.where(self.curvature > 0, self.points.weight, 0.0)
+            )
+        return zip(self._grams, self._weights, strict=True)
 
     def n_to_add(self):
         """How many points, of all outputs, the next `grams` would sum."""
-        pairs = zip(self._grams, self._weights(), strict=True)
-        return sum(gram.n_to_add(h) for gram, h in pairs)
+        return sum(gram.n_to_add(h) for gram, h in self._with_weights())
 
     def grams(self):
         """Upper triangles of [Z 1]ᵀ·diag(h)·[Z 1], a list: h for each output."""
-        pairs = zip(self._grams, self._weights(), strict=True)
-        return [gram(h) for gram, h in pairs]
-
-    def _gram(self, h):
-        return self.features.gram(h, bordered=self.fit_intercept)
+        return [gram(h) for gram, h in self._with_weights()]
 
     def gram_of_weights(self):
         """The Gram matrix of the weights themselves, for the squared loss."""
         return self._gram(self.points.weight)
+
+    def _gram(self, h):
+        return self.features.gram(h, bordered=self.fit_intercept)
 
     def norm_hessian(self, outputs):
         """The Hessian without alpha, of a loss of the norm: the upper triangle."""

@@ -235,8 +235,11 @@ def _checked_range(bounds, size, name):
 def _csc_without_null_columns(values, rows, columns, shape):
     """indices and S_SG of entries in any order; entries at one place add up."""
     order = np.argsort(columns, kind="stable")  # merges rows, which are sorted
-    indices, starts = np.unique(columns[order], return_index=True)
-    indptr = np.append(starts, len(columns))
+    columns = columns[order]
+    is_first = np.ones(len(columns), bool)
+    is_first[1:] = columns[1:] != columns[:-1]
+    starts = np.flatnonzero(is_first)
+    indices, indptr = columns[starts], np.append(starts, len(columns))
     weights = sp.csc_array(
         (values[order], rows[order], indptr),
         shape=(shape[0], len(indices)),

@@ -17,6 +17,7 @@ from sklearn.utils.validation import (
 
 from pskernels._points import total_variance
 from pskernels._random import philox_key
+from pskernels._threads import single_threaded_blas
 from pskernels._validation import (
     canonical_csr,
     check_int,
@@ -392,7 +393,8 @@ class SketchedMachine(SketchedEstimator):
         -------
         The estimator itself.
         """
-        with all_or_nothing(self):
+        # all that is called limits BLAS: once for all of it costs less
+        with all_or_nothing(self), single_threaded_blas():
             X, y, weight = self._check_data(X, y, sample_weight)
             self._warn_if_unscaled(X)
             return self._fit_checked(X, y, weight)
@@ -564,7 +566,8 @@ class SketchedMachine(SketchedEstimator):
         """Z @ coef_ + intercept_ of new points."""
         check_is_fitted(self)
         X = self._check_points(X, reset=False)
-        return self.feature_map_.predict(X, self.coef_, self.intercept_)
+        with single_threaded_blas():
+            return self.feature_map_.predict(X, self.coef_, self.intercept_)
 
 
 def default_alpha(n, weight=None):
