@@ -15,7 +15,7 @@ from benchmarks.common import least
 
 import pskernels as psk
 from pskernels import theory
-from pskernels._bench import peak_bytes
+from pskernels._timing import peak_bytes
 
 GAMMA = 0.1
 

@@ -4,12 +4,10 @@ The last row is what one would do without this library: form K with NumPy, and
 multiply it by a dense Gaussian sketch.
 """
 
-import time
-import tracemalloc
-
 import numpy as np
 import scipy.linalg
 
+from pskernels._timing import fastest, peak_bytes
 from pskernels.gram import sketch_gram
 from pskernels.sketches import (
     Accumulation,
@@ -19,7 +17,6 @@ from pskernels.sketches import (
     SubSampling,
 )
 
-REPEATS = 5
 ERROR_ROWS = 1000
 
 
@@ -48,26 +45,6 @@ def rbf_kernel(X, Y, gamma):
 def sketch_with_k_formed(X, S, gamma):
     SK = S @ rbf_kernel(X, X, gamma)
     return SK @ S.T, SK
-
-
-def fastest(function, *arguments, repeats=REPEATS, **options):
-    """The result of a call, and the least time of a few: noise only adds."""
-    seconds = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        result = function(*arguments, **options)
-        seconds.append(time.perf_counter() - start)
-    return result, min(seconds)
-
-
-def peak_bytes(function, *arguments):
-    """Peak of the memory that a call allocates, in a run that is not timed."""
-    tracemalloc.start()
-    try:
-        function(*arguments)
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 def whitened(SKSt, SK):

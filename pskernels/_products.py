@@ -6,6 +6,7 @@ keep BLAS to one thread (`single_threaded_blas`): the threads here are ours.
 """
 
 import numpy as np
+import scipy.linalg
 
 from pskernels import _linear
 from pskernels._threads import (
@@ -253,6 +254,12 @@ def far_origin(low, high, dtype):
     if not far.any():
         return None
     return np.where(far, (low / 2 + high / 2).astype(dtype), dtype.type(0))
+
+
+def eigh_of_gram(gram):
+    """Increasing eigenvalues, and eigenvectors, of what has an upper triangle only."""
+    # row-major and upper is column-major and lower
+    return scipy.linalg.eigh(gram.T, lower=True)
 
 
 class RunningSum:

@@ -261,6 +261,29 @@ def check_out(out, shape, dtype, **inputs):
     return out
 
 
+def check_quantiles(quantiles):
+    """Levels in (0, 1), increasing, as a tuple of floats."""
+    levels = check_real_array(quantiles, "quantiles")
+    if levels.ndim != 1 or len(levels) == 0:
+        raise ValueError(
+            "quantiles must be a sequence of at least one level, such as [0.5], got "
+            f"{quantiles!r}"
+        )
+    if levels.max() > 1:
+        raise ValueError(
+            f"quantiles must be above 0 and below 1, got {levels.max():g}: divide "
+            "percentages by 100"
+        )
+    levels = [check_open_probability(level, "quantiles") for level in levels.tolist()]
+    levels = tuple(levels)
+    for low, high in zip(levels, levels[1:], strict=False):
+        if low == high:
+            raise ValueError(f"quantiles must not repeat, got {low:g} twice: {levels}")
+        if low > high:
+            raise ValueError(f"quantiles must be increasing, got {levels}")
+    return levels
+
+
 def check_memory_limit(memory_limit, default):
     if memory_limit is None:
         return default

@@ -11,8 +11,7 @@ import numpy as np
 
 from pskernels import _engine, _points
 from pskernels._products import matmul
-from pskernels.gram import kernel_matmul
-from pskernels.kernels import Precomputed
+from pskernels.gram import kernel_diagonal
 from pskernels.sketches import PSparsified, SubSampling
 
 # Points of a probe.
@@ -36,9 +35,6 @@ UNEVEN = 6.0
 # many times s², less if a kernel value has many features.
 LANDMARK_SHARE = 0.1
 FEATURES_OF_A_VALUE = 64
-
-# Points whose kernel matrix is formed, for its diagonal.
-DIAGONAL_BLOCK = 32
 
 
 def choose_sketch(make_map, X, y, s, kind, seed, precomputed=False):
@@ -105,23 +101,6 @@ def _residuals(feature_map, X, indices):
     Z = feature_map.transform(X[indices]).astype(np.float64, copy=False)
     diagonal = kernel_diagonal(feature_map.kernel_, X, indices)
     return diagonal - (Z**2).sum(axis=1), diagonal
-
-
-def kernel_diagonal(kernel, X, indices):
-    """k(x, x) of some points."""
-    if kernel.centred:  # shift-invariant
-        return np.ones(len(indices))
-    if isinstance(kernel, Precomputed):
-        return X[indices, indices]
-    if kernel.by_products:
-        squares = _points.squared_norms(X[indices])
-        return kernel.of_products(squares, squares, squares)
-    blocks = np.array_split(indices, -(-len(indices) // DIAGONAL_BLOCK))
-    return np.concatenate([_block_diagonal(kernel, X[block]) for block in blocks])
-
-
-def _block_diagonal(kernel, X):
-    return np.diag(kernel_matmul(X, None, np.eye(X.shape[0]), kernel=kernel))
 
 
 class Growth(NamedTuple):

@@ -20,13 +20,16 @@ from pskernels._validation import (
     raise_not_finite,
 )
 from pskernels.kernels import GammaKernel, Precomputed, get_kernel
-from pskernels.sketches import PSparsified, Sketch, _Distribution
+from pskernels.sketches import Distribution, PSparsified, Sketch
 
 DEFAULT_MEMORY_LIMIT = 2**30
 
 FINITE_BLOCK = 2**16
 
 PARTS = ("SKSt", "SK")
+
+# Points whose kernel matrix is formed, for its diagonal.
+DIAGONAL_BLOCK = 32
 
 
 class _Parts(NamedTuple):
@@ -311,7 +314,7 @@ def _check_parts(parts, out):
 
 def _get_sketch(n, s, p, kind, sketch, random_state, n_threads):
     """The drawn sketch that the arguments of `sketch_gram` describe."""
-    if isinstance(s, (Sketch, _Distribution)):
+    if isinstance(s, (Sketch, Distribution)):
         raise TypeError("s must be an integer; pass a sketch as sketch=...")
     if sketch is None:
         if s is None:
@@ -326,12 +329,12 @@ def _get_sketch(n, s, p, kind, sketch, random_state, n_threads):
 
 def draw_sketch(sketch, n, random_state, n_threads):
     """The sketch of n points that a distribution draws, or a drawn one if it fits."""
-    if not isinstance(sketch, (Sketch, _Distribution)):
+    if not isinstance(sketch, (Sketch, Distribution)):
         raise TypeError(
             "sketch must be a distribution such as PSparsified(s=100) or a drawn "
             f"Sketch, got {type(sketch).__name__}"
         )
-    if isinstance(sketch, _Distribution):
+    if isinstance(sketch, Distribution):
         return sketch.draw(n, random_state, n_threads)
     if random_state is not None:
         raise ValueError(
@@ -385,3 +388,20 @@ def warn_if_not_finite(product, name, stacklevel=3):
             RuntimeWarning,
             stacklevel=stacklevel,
         )
+
+
+def kernel_diagonal(kernel, X, indices):
+    """k(x, x) of some points."""
+    if kernel.centred:  # shift-invariant
+        return np.ones(len(indices))
+    if isinstance(kernel, Precomputed):
+        return X[indices, indices]
+    if kernel.by_products:
+        squares = _points.squared_norms(X[indices])
+        return kernel.of_products(squares, squares, squares)
+    blocks = np.array_split(indices, -(-len(indices) // DIAGONAL_BLOCK))
+    return np.concatenate([_block_diagonal(kernel, X[block]) for block in blocks])
+
+
+def _block_diagonal(kernel, X):
+    return np.diag(kernel_matmul(X, None, np.eye(X.shape[0]), kernel=kernel))

@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from pskernels import _losses
+from pskernels._products import EPS
 from pskernels._threads import cached_property, resolve_n_threads, threads_for
 from pskernels._validation import (
     check_non_negative,
@@ -21,7 +22,6 @@ from pskernels._validation import (
 )
 
 INF = np.inf
-EPS = float(np.finfo(np.float64).eps)
 
 # Functions with one value for all outputs of a point.
 REDUCED = ("value", "conjugate")

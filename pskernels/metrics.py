@@ -5,9 +5,8 @@ Targets come first, then predictions, as in scikit-learn.
 
 import numpy as np
 
-from pskernels._validation import check_real_array, raise_not_finite
+from pskernels._validation import check_quantiles, check_real_array, raise_not_finite
 from pskernels.losses import Pinball, check_weights
-from pskernels.outputs import check_quantiles
 
 
 def pinball_loss(y, predicted, quantiles, sample_weight=None):

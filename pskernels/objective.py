@@ -20,8 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pskernels._products import EPS
 from pskernels._threads import cached_property
-from pskernels.losses import EPS, WeightedLoss
+from pskernels.losses import WeightedLoss
 
 # Σ ω ζ below this share of Σ ω |ζ| is rounding.
 BALANCED = 1e-13

@@ -12,15 +12,14 @@ features z(x) ⊗ M^(1/2), an (n·d) × (r·d) matrix, are never formed.
 import numpy as np
 import scipy.linalg
 
-from pskernels._products import Features
+from pskernels._products import EPS, Features, eigh_of_gram
+from pskernels._robust import NORMAL_MAD
 from pskernels._validation import (
     check_int,
     check_non_negative,
-    check_open_probability,
+    check_quantiles,
     check_real_array,
 )
-
-EPS = float(np.finfo(np.float64).eps)
 
 # How far a matrix may be from symmetric and from semidefinite, for rounding: this
 # many times d·eps, relative to its largest entry or eigenvalue.
@@ -64,29 +63,6 @@ def quantile_matrix(quantiles, gamma=1.0):
     levels = np.array(check_quantiles(quantiles))
     gamma = check_non_negative(gamma, "gamma")
     return np.exp(-gamma * (levels[:, None] - levels) ** 2)
-
-
-def check_quantiles(quantiles):
-    """Levels in (0, 1), increasing, as a tuple of floats."""
-    levels = check_real_array(quantiles, "quantiles")
-    if levels.ndim != 1 or len(levels) == 0:
-        raise ValueError(
-            "quantiles must be a sequence of at least one level, such as [0.5], got "
-            f"{quantiles!r}"
-        )
-    if levels.max() > 1:
-        raise ValueError(
-            f"quantiles must be above 0 and below 1, got {levels.max():g}: divide "
-            "percentages by 100"
-        )
-    levels = [check_open_probability(level, "quantiles") for level in levels.tolist()]
-    levels = tuple(levels)
-    for low, high in zip(levels, levels[1:], strict=False):
-        if low == high:
-            raise ValueError(f"quantiles must not repeat, got {low:g} twice: {levels}")
-        if low > high:
-            raise ValueError(f"quantiles must be increasing, got {levels}")
-    return levels
 
 
 def graph_matrix(adjacency, mu=0.5):
@@ -151,7 +127,8 @@ def residual_matrix(residuals, weight):
     used = weight > 0
     residuals, weight = residuals[:, used], weight[used] / weight.sum()
     median = np.median(residuals, axis=1, keepdims=True)
-    deviation = 1.4826 * np.median(np.abs(residuals - median), axis=1, keepdims=True)
+    deviation = np.median(np.abs(residuals - median), axis=1, keepdims=True)
+    deviation *= NORMAL_MAD
     limit = np.where(deviation > 0, CLIP * deviation, np.inf)
     clipped = np.clip(residuals - median, -limit, limit)
     clipped /= np.abs(clipped).max() or 1.0  # squares must not overflow
@@ -220,8 +197,7 @@ class Outputs:
         # scaled, so that squares neither overflow nor underflow
         centred = centred / (np.abs(centred[weight > 0]).max() or 1.0)
         covariance = Features(np.ascontiguousarray(centred), n_threads).gram(weight)
-        # row-major and upper is column-major and lower
-        values, vectors = scipy.linalg.eigh(covariance.T, lower=True)
+        values, vectors = eigh_of_gram(covariance)
         rank = np.count_nonzero(values > len(Y) * EPS * values[-1])
         # targets that do not vary have no directions: any one does
         k = min(k, max(rank, 1))

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pskernels._validation import check_option, check_real_array
+from pskernels._validation import check_option, check_quantiles, check_real_array
 from pskernels.losses import Pinball
-from pskernels.outputs import check_quantiles, quantile_matrix
+from pskernels.outputs import quantile_matrix
 from pskernels.solvers import SolveResult, solve
 
 # The coupling of "penalty", unless it is given.

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pskernels.losses import EPS, Squared
+from pskernels._products import EPS
+from pskernels.losses import Squared
 from pskernels.objective import BALANCED, norm
 
 # Relative errors of the weights, of norms and of the last division.

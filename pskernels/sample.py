@@ -257,6 +257,7 @@ class Block:
 
         The intercept (2, d) is in numbers, and what they have no room for.
         """
+        self.e = np.empty_like(self.e)  # ζ may be the array of before
         for j, pair in enumerate(intercept.T):
             v = np.ascontiguousarray(coef[:, j])
             self.e[j] = self.features.exact_residuals(v, pair, self.targets[j])

@@ -258,7 +258,7 @@ def _dense_without_null_columns(S):
 
 
 @dataclass(frozen=True)
-class _Distribution:
+class Distribution:
     """What the sketches share: the number of rows."""
 
     s: int
@@ -288,7 +288,7 @@ class _Distribution:
         return self._draw(n, philox_key(random_state), resolve_n_threads(n_threads))
 
 
-class _Blockwise(_Distribution):
+class _Blockwise(Distribution):
     """Sketches of which every part can be drawn alone."""
 
     def draw_block(self, n, random_state, *, rows=None, columns=None, n_threads=None):
@@ -500,7 +500,7 @@ class CountSketch(_Blockwise):
 
 
 @dataclass(frozen=True, eq=False)
-class SubSampling(_Distribution):
+class SubSampling(Distribution):
     """Sub-sampling, the sketch of the Nyström method.
 
     Row i is √(n/s)·e_j: j uniform without replacement, or given.  With
@@ -593,7 +593,7 @@ class SubSampling(_Distribution):
 
 
 @dataclass(frozen=True)
-class Accumulation(_Distribution):
+class Accumulation(Distribution):
     """The sum of m sub-samplings with random signs.
 
     Row i is Σ_{t<m} ±√(n/(s·m))·e_{j(i,t)}, with every j uniform.
@@ -623,7 +623,7 @@ class Accumulation(_Distribution):
 
 
 @dataclass(frozen=True)
-class ROS(_Distribution):
+class ROS(Distribution):
     """The randomised orthogonal system: √(n/s) · s rows of H · random signs.
 
     Every point is a landmark, and S is dense.
@@ -695,7 +695,7 @@ def get_sketch(sketch, s, p=None):
             return make(s)
         if sketch in WITH_P:
             return make(s, p)
-    elif not isinstance(sketch, (Sketch, _Distribution)):
+    elif not isinstance(sketch, (Sketch, Distribution)):
         raise TypeError(
             f"sketch must be one of {', '.join(map(repr, SKETCHES))}, a distribution "
             f"such as PSparsified(s=100), or a drawn Sketch, got {sketch!r}"

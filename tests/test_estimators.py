@@ -23,6 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import pskernels as psk
 from pskernels._points import total_variance
+from pskernels._robust import robust_size, weighted_median
 from pskernels.estimators import (
     KernelSketch,
     SketchedKernelClassifier,
@@ -30,7 +31,6 @@ from pskernels.estimators import (
     SketchedKernelRegressorCV,
     SketchedQuantileRegressor,
 )
-from pskernels.estimators.base import robust_size, weighted_median
 
 # The data of scikit-learn's checks have fewer points than the sketch has rows.
 few_points = pytest.mark.filterwarnings("ignore:n_components=.* is more than")

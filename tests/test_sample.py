@@ -145,3 +145,26 @@ def test_a_problem_does_not_change(rng):
     gradient, total = first.gradient(theta, 0.1)
     np.testing.assert_allclose(gradient[0], expected, rtol=1e-9)
     np.testing.assert_allclose(total, zeta.mean(), atol=1e-12)
+
+
+def test_exact_residuals_leave_zeta_alone(rng):
+    """Of the squared loss, ζ and e are one array until residuals are exact."""
+    Z, y = make_data(rng, psk.Squared())
+    problem = Problem(
+        in_blocks(Z),
+        psk.Squared(),
+        y[None],
+        np.ones(N),
+        Outputs.independent(1),
+        True,
+        1,
+    )
+    sample = Sample(problem)
+    coef = rng.normal(size=(6, 1))
+    sample.place(coef.T, np.zeros(1))
+    sample.take_residuals()
+    before = sample.zeta_of_outputs().copy()
+    sample.place_exactly(coef, np.array([[1.0], [0.0]]))
+    np.testing.assert_array_equal(sample.zeta_of_outputs(), before)
+    e = np.concatenate([block.e for block in sample.blocks], axis=1)
+    np.testing.assert_allclose(e[0], Z @ coef[:, 0] + 1 - y, rtol=1e-12, atol=1e-12)

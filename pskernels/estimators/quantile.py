@@ -4,11 +4,11 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from pskernels._validation import check_open_probability
-from pskernels.estimators.base import SketchedMachine, scale_of
+from pskernels._robust import scale_of
+from pskernels._validation import check_open_probability, check_quantiles
+from pskernels.estimators.base import SketchedMachine
 from pskernels.losses import Pinball
 from pskernels.metrics import pinball_loss
-from pskernels.outputs import check_quantiles
 from pskernels.quantiles import get_coupling, rearrange
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 from sklearn.base import RegressorMixin
 
+from pskernels._robust import robust_size, scale_of
 from pskernels._validation import (
     check_non_negative,
     check_open_probability,
@@ -13,8 +14,6 @@ from pskernels.estimators.base import (
     SketchedMachine,
     default_alpha,
     is_auto,
-    robust_size,
-    scale_of,
 )
 from pskernels.losses import (
     Absolute,

@@ -10,8 +10,8 @@ back by refinement: the gradient comes from Z, not from G.
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 
+from pskernels._products import eigh_of_gram
 from pskernels._threads import cached_property
 from pskernels.losses import Squared
 from pskernels.objective import unbalanced
@@ -85,8 +85,7 @@ class _Squares:
 
     @cached_property
     def _eigh(self):
-        # row-major and upper is column-major and lower
-        return scipy.linalg.eigh(self._moments[1].T, lower=True)
+        return eigh_of_gram(self._moments[1])
 
     def _make_newton_step(self, alpha):
         """A function of the gradient (k, r) that gives the step of Θ."""

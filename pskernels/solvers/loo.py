@@ -1,12 +1,10 @@
 """Leave-one-out predictions of the squared loss, in closed form."""
 
 import numpy as np
-import scipy.linalg
 
-from pskernels._products import Features, matmul
+from pskernels._products import EPS, Features, eigh_of_gram, matmul
 from pskernels._threads import resolve_n_threads, single_threaded_blas
 from pskernels._validation import check_option
-from pskernels.losses import EPS
 from pskernels.outputs import Outputs
 from pskernels.solvers.hessian import centred_gram
 
@@ -104,8 +102,7 @@ def _rotate(Z, weight, fit_intercept, n_threads):
         mean = gram[:-1, -1].copy()
         gram = centred_gram(gram)
     with single_threaded_blas():
-        # row-major and upper is column-major and lower
-        eigenvalues, Q = scipy.linalg.eigh(gram.T, lower=True)
+        eigenvalues, Q = eigh_of_gram(gram)
     rotated = np.empty(Z.shape)
     matmul(features.Z, np.ascontiguousarray(Q), rotated, n_threads)
     rotated -= mean @ Q

@@ -16,8 +16,8 @@ from functools import partial
 
 import numpy as np
 
+from pskernels._products import EPS
 from pskernels._validation import check_option
-from pskernels.losses import EPS
 from pskernels.objective import find_root, squared_norm
 from pskernels.solvers.base import SAFETY, best_envelope
 from pskernels.solvers.hessian import (

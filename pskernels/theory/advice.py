@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from pskernels._bench import fastest
 from pskernels._random import philox_key
 from pskernels._threads import resolve_n_threads
+from pskernels._timing import fastest
 from pskernels._validation import check_int, check_points, check_positive, common_dtype
 from pskernels.choice import MAX_ROWS, ROW_ENTRIES, choose_sketch
 from pskernels.feature_map import BLOCK_POINTS, FeatureMap

@@ -22,9 +22,9 @@ from pskernels._validation import (
     check_real_array,
     raise_not_finite,
 )
-from pskernels.choice import FIRST_ROWS, MAX_ROWS, kernel_diagonal
+from pskernels.choice import FIRST_ROWS, MAX_ROWS
 from pskernels.feature_map import BLOCK_POINTS, FeatureMap
-from pskernels.gram import kernel_matmul
+from pskernels.gram import kernel_diagonal, kernel_matmul
 from pskernels.kernels import Precomputed, get_kernel, is_precomputed
 from pskernels.sketches import PSparsified
 

@@ -1,0 +1,41 @@
+"""Medians and scales that a few outliers do not move."""
+
+import numpy as np
+
+# Of a normal law, the standard deviation is so many times the median of |e|.
+NORMAL_MAD = 1.4826
+
+
+def weighted_median(values, weight=None):
+    """The middle of the medians of `values`, each of which counts `weight` times."""
+    if weight is None:
+        return float(np.median(values))
+    order = np.argsort(values, kind="stable")
+    values, cumulated = values[order], np.cumsum(weight[order])
+    half = cumulated[-1] / 2
+    rounding = 1e-12 * half
+    low = np.searchsorted(cumulated, half - rounding)
+    high = np.searchsorted(cumulated, half + rounding)
+    return float(values[low] + values[min(high, len(values) - 1)]) / 2
+
+
+def centred(y, weight=None):
+    """y minus its median, for each output."""
+    columns = y.reshape(len(y), -1).T
+    medians = [weighted_median(column, weight) for column in columns]
+    return y - np.reshape(medians, y.shape[1:])
+
+
+def scale_of(y, weight=None):
+    """A robust scale of targets, 1 if they are constant."""
+    return robust_size(centred(y, weight), weight) or 1.0
+
+
+def robust_size(errors, weight=None):
+    """A robust standard deviation of errors around 0, or of their norms.
+
+    Where more than half of them are 0, their mean size.
+    """
+    sizes = np.abs(errors) if errors.ndim == 1 else np.linalg.norm(errors, axis=1)
+    size = NORMAL_MAD * weighted_median(sizes, weight)
+    return size or float(np.average(sizes, weights=weight))
