@@ -405,9 +405,8 @@ class PSparsified(_Blockwise):
         """The non-zeros of a part of the sketch, row by row."""
         n_rows, width = rows[1] - rows[0], columns[1] - columns[0]
         counts = np.full(n_rows, width, np.int64)
-        row_work = (
-            width * p + width / _sketch.BLOCK
-        )  # a block costs as much as an entry
+        # a block costs as much as an entry
+        row_work = width * p + width / _sketch.BLOCK
         n_threads = threads_for(n_rows * row_work, ENTRIES_OF_A_THREAD, n_threads)
         # a few rows at a time: between calls Ctrl-C is heard
         step = max(n_threads, int(min(ENTRIES_OF_A_CALL / row_work, n_rows)))
