@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from pskernels import _gram
 from pskernels._points import COPY_BYTES, Rows, squared_norms, total_variance
 from pskernels._progress import progress
-from pskernels._threads import single_threaded_blas
+from pskernels._threads import single_threaded_blas, threads_for
 from pskernels._validation import (
     check_compressed,
     check_option,
@@ -45,6 +45,8 @@ CALL_SECONDS = 0.15
 
 # Points whose moments are taken in one call, well under 0.1 s.
 MOMENT_BYTES = 2**28
+# Numbers that make a thread worthwhile: some 50 µs of them.
+MOMENT_GRAIN = 2**15
 
 # Side of a tile of K that comes from Python.
 PYTHON_TILE = 512
@@ -104,7 +106,8 @@ def column_moments(X, with_variance, n_threads, memory_limit):
         first = start // _gram.CHUNK_ROWS
         chunks = slice(first, first - (-len(block) // _gram.CHUNK_ROWS))
         m2 = m2s[chunks] if with_variance else None
-        _gram.column_moments(block, means[chunks], m2, n_threads)
+        n_worthwhile = threads_for(block.size, MOMENT_GRAIN, n_threads)
+        _gram.column_moments(block, means[chunks], m2, n_worthwhile)
     counts = np.full((n_chunks, 1), _gram.CHUNK_ROWS)
     counts[-1] = n - (n_chunks - 1) * _gram.CHUNK_ROWS
     with np.errstate(invalid="ignore", over="ignore"):

@@ -77,7 +77,7 @@ class Features:
 
     @cached_property
     def _column_sums(self):
-        """Sums, of which it matters whether they are finite, minima and maxima."""
+        """Sums, minima and maxima of the columns."""
         partial = np.zeros((len(self._partial), 3, self.r))
         partial[:, 1], partial[:, 2] = np.inf, -np.inf
         # another amount of work for each row than what `_passes` compares
@@ -224,8 +224,14 @@ class Features:
         if weight.min() < 0:
             gram -= self._gram(np.maximum(-weight, 0.0), bordered)
         if bordered:
-            gram[:, -1] = self.bordered_t_dot(weight)
+            gram[:, -1] = self._border(weight)
         return gram
+
+    def _border(self, weight):
+        """[Z 1].T @ weight; equal weights need no pass, since columns are summed."""
+        if weight.min() < weight.max():
+            return self.bordered_t_dot(weight)
+        return weight[0] * np.append(self._column_sums[0], self.n)
 
     def _gram(self, weight, bordered):
         """`gram` of weights that are not negative, with room for a border."""

@@ -27,7 +27,7 @@ from pskernels.gram import (
     sketch_landmarks,
     warn_if_not_finite,
 )
-from pskernels.kernel_map import KernelMap, points_of_a_block
+from pskernels.kernel_map import KernelMap, check_coef, points_of_a_block
 from pskernels.kernels import GammaKernel, Precomputed, get_kernel
 from pskernels.sketches import PSparsified
 
@@ -278,13 +278,31 @@ class FeatureMap(KernelMap):
         with single_threaded_blas():
             return self.sketch_.scaled_weights().T @ (self.whitening_ @ coef)
 
-    def _fill_prediction(self, out, X, coef):
+    def predict_folded(self, X, dual_coef, intercept=0.0):
+        """K(X, landmarks_) @ dual_coef + intercept, for what `fold` has returned.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        dual_coef : array of shape (m,) or (m, c)
+        intercept : float, or array of shape (c,)
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, c)
+            As that of `predict`.
+        """
+        self._check_fitted()
+        m = len(self.sketch_.indices)
+        return self._predict(X, check_coef(dual_coef, m, "dual_coef"), intercept)
+
+    def _fill_prediction(self, out, X, dual_coef):
         n_threads, memory_limit = self.limits()
         fill_kernel_matmul(
             out,
             _points.Rows(X),
             self._landmark_rows(X),
-            self.fold(coef),
+            dual_coef,
             kernel=self.kernel_,
             center=self._center,
             n_threads=n_threads,
@@ -375,7 +393,7 @@ def _whitening(SKSt, eps):
     if not np.isfinite(SKSt).all():
         raise ValueError("S·K·Sᵀ overflows float64; scale X")
     with single_threaded_blas():
-        eigenvalues, vectors = scipy.linalg.eigh(SKSt)
+        eigenvalues, vectors = scipy.linalg.eigh(SKSt, driver="evd")
     s, smallest, largest = len(SKSt), eigenvalues[0], eigenvalues[-1]
     if not largest > 0:
         raise ValueError(

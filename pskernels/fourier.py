@@ -133,9 +133,13 @@ class RandomFourierFeatures(KernelMap):
         self._run(fill, X.shape[0], self.n_features_in_ + half)
         return out
 
+    def fold(self, coef):
+        """Coefficients of cosines and sines themselves, from those of features."""
+        coef = self._check_coef(coef)
+        return np.sqrt(2 / self.rank_) * coef
+
     def _fill_prediction(self, out, X, coef):
         half = self.rank_ // 2
-        coef = np.sqrt(2 / self.rank_) * coef
 
         def fill(rows):
             angles = self._angles(X[rows])

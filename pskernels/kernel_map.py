@@ -34,8 +34,9 @@ def points_of_a_block(point_bytes, n_bytes, memory_limit):
 class KernelMap:
     """What both maps share: how they are called, and what they check.
 
-    A map adds `_fit` and `_fill`, for points that are checked.  `_fit` sets
-    `kernel_`, `rank_`, `n_features_in_` and `_dtype`, the type of its features.
+    A map adds `_fit`, `_fill`, `fold` and `_fill_prediction`, for points that are
+    checked.  `_fit` sets `kernel_`, `rank_`, `n_features_in_` and `_dtype`, the type
+    of its features.
     """
 
     def __repr__(self):
@@ -101,14 +102,17 @@ class KernelMap:
         ndarray of shape (n,) or (n, c)
             float32 if X and the points of the fit are, else float64.
         """
+        return self._predict(X, self.fold(coef), intercept)
+
+    def _predict(self, X, folded, intercept):
+        """`predict` from what `fold` makes of coefficients."""
         X = self._check_shape(X)
-        coef = self._check_coef(coef)
-        intercept = self._check_intercept(intercept, coef.shape[1:])
+        intercept = self._check_intercept(intercept, folded.shape[1:])
         self._check_values(X)
-        out = np.empty((X.shape[0], *coef.shape[1:]), self._result_dtype(X))
-        self._fill_prediction(out, X, coef)
+        out = np.empty((X.shape[0], *folded.shape[1:]), self._result_dtype(X))
+        self._fill_prediction(out, X, folded)
         out += intercept
-        warn_if_not_finite(out, "predictions")
+        warn_if_not_finite(out, "predictions", stacklevel=4)
         return out
 
     def limits(self):
@@ -144,22 +148,8 @@ class KernelMap:
         return np.promote_types(common_dtype(X), self._dtype)
 
     def _check_coef(self, coef):
-        """coef in float64, of shape (rank_,) or (rank_, c)."""
         self._check_fitted()
-        if hasattr(coef, "coef"):
-            raise TypeError(
-                f"coef must be an array, got a {type(coef).__name__}: pass its coef "
-                "and its intercept"
-            )
-        coef = check_real_array(coef, "coef").astype(np.float64, copy=False)
-        r = self.rank_
-        if coef.ndim not in (1, 2) or coef.shape[0] != r or 0 in coef.shape:
-            raise ValueError(
-                f"coef must have shape ({r},) or ({r}, c), got {coef.shape}"
-            )
-        if not np.isfinite(coef).all():
-            raise_not_finite(coef.reshape(r, -1), "coef")
-        return coef
+        return check_coef(coef, self.rank_, "coef")
 
     def _check_intercept(self, intercept, shape):
         """intercept in float64, a number or one for each column of coef."""
@@ -170,3 +160,20 @@ class KernelMap:
         if not np.isfinite(intercept).all():
             raise ValueError(f"intercept must be finite, got {intercept}")
         return intercept
+
+
+def check_coef(coef, n_rows, name):
+    """Coefficients in float64, of shape (n_rows,) or (n_rows, c)."""
+    if hasattr(coef, "coef"):
+        raise TypeError(
+            f"{name} must be an array, got a {type(coef).__name__}: pass its coef "
+            "and its intercept"
+        )
+    coef = check_real_array(coef, name).astype(np.float64, copy=False)
+    if coef.ndim not in (1, 2) or coef.shape[0] != n_rows or 0 in coef.shape:
+        raise ValueError(
+            f"{name} must have shape ({n_rows},) or ({n_rows}, c), got {coef.shape}"
+        )
+    if not np.isfinite(coef).all():
+        raise_not_finite(coef.reshape(n_rows, -1), name)
+    return coef

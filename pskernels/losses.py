@@ -12,6 +12,7 @@ import numpy as np
 
 from pskernels import _losses
 from pskernels._products import EPS
+from pskernels._roots import find_root
 from pskernels._threads import cached_property, resolve_n_threads, threads_for
 from pskernels._validation import (
     check_non_negative,
@@ -225,24 +226,23 @@ class Huber(Loss):
         return self.kappa
 
     def _constant_minimiser(self, y, weight):
-        """The root of a derivative that is linear between sorted breakpoints."""
+        """The root of a derivative that is linear between breakpoints."""
         if self.kappa >= np.ptp(y):  # all of them lie in the quadratic part
             return np.average(y, weights=weight)
-        points = np.sort(np.concatenate([y - self.kappa, y + self.kappa]))
+        rounding = 1e-14 * self.kappa * weight.sum()
 
-        def slope(b):
-            return weight @ np.clip(b - y, self.lower, self.upper)
+        def derivatives(b):
+            e = b - y
+            slope = weight @ np.clip(e, self.lower, self.upper)
+            return slope, weight @ (np.abs(e) < self.kappa)
 
-        first, last = 0, len(points) - 1
-        while last - first > 1:
-            middle = (first + last) // 2
-            if slope(points[middle]) <= 0:
-                first = middle
-            else:
-                last = middle
-        left, right = points[first], points[last]
-        rise = slope(right) - slope(left)
-        return left - slope(left) / rise * (right - left) if rise > 0 else left
+        middle = len(y) // 2
+        return find_root(
+            derivatives,
+            start=np.partition(y, middle)[middle],
+            width=self.kappa,
+            accept=lambda b, slope, curvature: abs(slope) <= rounding,
+        )
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,6 @@ SMOOTH_ENOUGH = 4.0
 # Norms of smaller vectors are lost in their squares.
 SMALLEST_SIZE = 1e-140
 
-MAX_EVALUATIONS = 80
-
 
 class Certificate(NamedTuple):
     """An objective, and bounds on its distance to the optimum."""
@@ -216,42 +214,3 @@ def squared_norm(array):
 def unbalanced(total, size):
     """The outputs whose flow has a sum, beyond rounding."""
     return np.flatnonzero(np.abs(total) > BALANCED * size)
-
-
-def find_root(derivatives, start, width, accept, low=-math.inf):
-    """A t near the root of a function that does not decrease.
-
-    Newton's method inside a bracket, which is bisected whenever a step did not
-    halve the function.  Before there is a bracket, steps grow.
-
-    Parameters
-    ----------
-    derivatives : callable
-        t -> (function, its slope)
-    start, width : float
-        The first t, and how far to go from there if the slope does not say.
-    accept : callable
-        (t, function, slope) -> whether t is good enough
-    low : float
-        Where the function is known to be negative.
-    """
-    t, high = start, math.inf
-    previous = math.inf
-    for _ in range(MAX_EVALUATIONS):
-        value, slope = derivatives(t)
-        if accept(t, value, slope):
-            break
-        low, high = (t, high) if value < 0 else (low, t)
-        newton = t - value / slope if slope > 0 else math.nan
-        if math.isinf(low) or math.isinf(high):
-            length = width if slope <= 0 else min(abs(newton - t), 8 * width)
-            t -= math.copysign(length, value)
-            width *= 8
-        elif low < newton < high and abs(value) <= previous / 2:
-            t = newton
-        else:
-            t = low + (high - low) / 2
-        previous = abs(value)
-        if not low < t < high:  # neighbouring numbers
-            break
-    return t

@@ -14,8 +14,9 @@ import math
 import numpy as np
 
 from pskernels._products import RunningSum
+from pskernels._roots import find_root
 from pskernels._threads import cached_property
-from pskernels.objective import BALANCED, Certificate, find_root, unbalanced
+from pskernels.objective import BALANCED, Certificate, unbalanced
 
 MAX_BALANCING = 30
 

@@ -68,10 +68,7 @@ def column_range(
     double[:, :, ::1] partial,    # INOUT (n_groups, 3, r): sums, minima, maxima
     int n_threads,
 ):
-    """Minima and maxima of the columns of Z, for each group of rows.
-
-    The sums say by being finite that all numbers are.
-    """
+    """Sums, minima and maxima of the columns of Z, for each group of rows."""
     cdef:
         intp_t n = Z.shape[0]
         intp_t n_groups = partial.shape[0]

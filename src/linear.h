@@ -54,8 +54,7 @@ INLINE void add_block_##REAL(                                                  \
         out[j] += (x0 * z0[j] + x1 * z1[j]) + (x2 * z2[j] + x3 * z3[j]);       \
 }                                                                              \
                                                                                \
-/* Minima and maxima of columns, and sums that are finite if all numbers are, taken\
- * further: range is (3, r). */                                                \
+/* Sums, minima and maxima of columns, taken further: range is (3, r). */      \
 CLONES static void psk_range_##REAL(                                           \
     intptr_t n, intptr_t r, const REAL *Z, double *range)                      \
 {                                                                              \
@@ -65,6 +64,7 @@ CLONES static void psk_range_##REAL(                                           \
         for (int k = 0; k < ROWS; k++) /* behind the end: the last row again */\
             rows[k] = Z + (i + k < n ? i + k : n - 1) * r;                     \
         const REAL *z0 = rows[0], *z1 = rows[1], *z2 = rows[2], *z3 = rows[3]; \
+        const double is1 = i + 1 < n, is2 = i + 2 < n, is3 = i + 3 < n;        \
         SIMD                                                                   \
         for (intptr_t j = 0; j < r; j++) {                                     \
             double a = z0[j], b = z1[j], c = z2[j], d = z3[j];                 \
@@ -72,7 +72,7 @@ CLONES static void psk_range_##REAL(                                           \
             double large = a > b ? a : b, most = c > d ? c : d;                \
             small = small < least ? small : least;                             \
             large = large > most ? large : most;                               \
-            sum[j] += (a + b) + (c + d);                                       \
+            sum[j] += (a + is1 * b) + (is2 * c + is3 * d);                     \
             low[j] = small < low[j] ? small : low[j];                          \
             high[j] = large > high[j] ? large : high[j];                       \
         }                                                                      \

@@ -205,8 +205,8 @@ def test_signs_do_not_depend_on_lapack(rng, monkeypatch):
     expected = fm.fit(X).whitening_
     eigh = scipy.linalg.eigh
 
-    def other_eigh(A):
-        values, vectors = eigh(A)
+    def other_eigh(A, **options):
+        values, vectors = eigh(A, **options)
         return values, vectors * rng.choice([-1.0, 1.0], size=len(values))
 
     monkeypatch.setattr(scipy.linalg, "eigh", other_eigh)
@@ -307,6 +307,14 @@ def test_fold_gives_one_coefficient_for_each_landmark(sketch, rng):
     np.testing.assert_allclose(fm.fold(coef[:, 0]), expected[:, 0], atol=1e-12)
     by_landmarks = psk.kernel_matmul(X_new, fm.landmarks_, folded, kernel=fm.kernel_)
     np.testing.assert_allclose(fm.predict(X_new, coef), by_landmarks, atol=1e-12)
+    np.testing.assert_array_equal(
+        fm.predict_folded(X_new, folded, [1, 2]), fm.predict(X_new, coef, [1, 2])
+    )
+    with pytest.raises(ValueError, match=r"dual_coef must have shape"):
+        fm.predict_folded(X_new, folded[1:])
+    folded[0] = np.nan
+    with pytest.raises(ValueError, match="dual_coef"):
+        fm.predict_folded(X_new, folded)
 
 
 # ---- blocks, threads, memory ----

@@ -17,6 +17,7 @@ def test_products(n, r, m, dtype, rng):
     V, X = rng.normal(size=(m, r)), rng.normal(size=(m, n))
     weight = rng.uniform(size=n) * (rng.uniform(size=n) < 0.3)
     weight[0] = 0.5
+    equal = np.full(n, 0.3)
     exact = Z.astype(np.float64)
     bordered = np.column_stack([exact, np.ones(n)])
     expected = (
@@ -28,6 +29,7 @@ def test_products(n, r, m, dtype, rng):
         bordered.T @ x,
         bordered.T @ (weight * (bordered @ v)),
         np.triu(exact.T @ (weight[:, None] * exact)),
+        *(np.triu(bordered.T @ (w[:, None] * bordered))[:r] for w in (weight, equal)),
     )
     results = []
     with single_threaded_blas():
@@ -44,6 +46,7 @@ def test_products(n, r, m, dtype, rng):
                     F.bordered_t_dot(x),
                     F.bordered_gram_dot(weight, v),
                     upper,
+                    *(F.gram(w, bordered=True)[:r] for w in (weight, equal)),
                 )
             )
     for result in results:

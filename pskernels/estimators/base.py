@@ -17,7 +17,7 @@ from sklearn.utils.validation import (
 
 from pskernels._points import total_variance
 from pskernels._random import philox_key
-from pskernels._threads import single_threaded_blas
+from pskernels._threads import resolve_n_threads, single_threaded_blas
 from pskernels._validation import (
     canonical_csr,
     check_int,
@@ -40,6 +40,7 @@ from pskernels.feature_map import (
     fit_transform_gammas,
     share_distances,
 )
+from pskernels.features import as_features
 from pskernels.gram import DEFAULT_MEMORY_LIMIT
 from pskernels.kernels import (
     GAMMA_RULES,
@@ -474,6 +475,7 @@ class SketchedMachine(SketchedEstimator):
     def _solve(self, Z, y, weight, alphas, *, start=None, warm=False):
         """A result for each alpha, on features."""
         options = self._solve_options(weight)
+        Z = as_features(Z, resolve_n_threads(self.n_threads))  # for a pilot as well
         self.loss_, output_matrix, pilot = self._problem(Z, y, options)
         return path(
             Z,
@@ -567,7 +569,7 @@ class SketchedMachine(SketchedEstimator):
         check_is_fitted(self)
         X = self._check_points(X, reset=False)
         with single_threaded_blas():
-            return self.feature_map_.predict(X, self.coef_, self.intercept_)
+            return self.feature_map_.predict_folded(X, self.dual_coef_, self.intercept_)
 
 
 def default_alpha(n, weight=None):

@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pskernels._validation import check_points, levels_to_the_caller
+from pskernels._threads import resolve_n_threads, single_threaded_blas
+from pskernels._validation import levels_to_the_caller
+from pskernels.features import as_features
 from pskernels.objective import gap_scale, relative_gap
 from pskernels.rounding import (
     bound_rotation,
@@ -100,15 +102,18 @@ class SolveResult:
     advice: str = field(repr=False)
 
     def predict(self, Z):
-        """Z @ coef + intercept, for features Z of shape (n, r)."""
-        Z = check_points(Z, "Z")
+        """Z @ coef + intercept, for an array Z of shape (n, r), or features."""
+        features = as_features(Z, resolve_n_threads(None))
         r = len(self.coef)
-        if Z.shape[1] != r:
+        if features.r != r:
             raise ValueError(
                 f"Z must have {r} columns, the features of the fit "
-                f"(feature_map.transform(X)), got {Z.shape[1]}"
+                f"(feature_map.transform(X)), got {features.r}"
             )
-        return Z @ self.coef + self.intercept
+        with single_threaded_blas():
+            u = features.dot(np.atleast_2d(self.coef.T))
+        u = u.T if self.coef.ndim > 1 else u[0]
+        return np.add(u, self.intercept, order="C")
 
 
 class Part(NamedTuple):

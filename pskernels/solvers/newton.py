@@ -17,8 +17,9 @@ from functools import partial
 import numpy as np
 
 from pskernels._products import EPS
+from pskernels._roots import find_root
 from pskernels._validation import check_option
-from pskernels.objective import find_root, squared_norm
+from pskernels.objective import squared_norm
 from pskernels.solvers.base import SAFETY, best_envelope
 from pskernels.solvers.hessian import (
     add_penalty,
