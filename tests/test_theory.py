@@ -435,7 +435,7 @@ class TestBounds:
         assert theory.satisfiability_constant(0.7) < 9
 
 
-SIZES = np.array([250, 500, 1000, 2000])
+SIZES = np.array([150, 300, 600, 1200])
 REGIME_KERNELS = {
     "gaussian": dict(kernel="rbf", gamma=2.0),
     "polynomial": dict(kernel=psk.Polynomial(gamma=1.0, degree=3)),
@@ -531,7 +531,7 @@ def excess_risk(loss, error):
 
 
 class TestRateOfTheExcessRisk:
-    SIZES = (100, 200, 400, 800)
+    SIZES = (100, 200, 400, 600)
     REPLICATES = 12
 
     @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ LONG_DRAW = """
 import pskernels as psk
 print("started", flush=True)
 try:
-    psk.{}.draw(1_000_000, random_state=0)
+    psk.{}.draw(100_000, random_state=0)
 except KeyboardInterrupt:
     print("stopped", flush=True)
 """
@@ -152,7 +152,7 @@ def interrupt(code, *arguments):
         text=True,
     )
     assert process.stdout.readline().strip() == "started"
-    time.sleep(1.0)
+    time.sleep(0.3)
     assert process.poll() is None
     sent = time.monotonic()
     process.send_signal(signal.SIGINT)
