@@ -62,7 +62,9 @@ class Features:
         self.origin = origin
         self.n_threads = n_threads
         self._pass_threads = threads_for(Z.size, PASS_GRAIN, n_threads)
-        self._passes = ThreadChoice(self._pass_threads)
+        # each with its own times: what they do for a row differs
+        self._dots = ThreadChoice(self._pass_threads)
+        self._t_dots = ThreadChoice(self._pass_threads)
         self._outputs = ThreadChoice(n_threads)
         self._grams = ThreadChoice(n_threads)
         n_groups = min(MAX_GROUPS, -(-self.n // MIN_GROUP_ROWS))
@@ -80,7 +82,6 @@ class Features:
         """Sums, minima and maxima of the columns."""
         partial = np.zeros((len(self._partial), 3, self.r))
         partial[:, 1], partial[:, 2] = np.inf, -np.inf
-        # another amount of work for each row than what `_passes` compares
         _linear.column_range(self.Z, partial, self._pass_threads)
         with np.errstate(over="ignore", invalid="ignore"):
             total = partial[:, 0].sum(axis=0)
@@ -137,7 +138,9 @@ class Features:
         if not V.any():
             out[:] = 0
         elif len(V) == 1:
-            self._passes.run(lambda k: _linear.dot(self.Z, V[0], out[0], k), self.n)
+            self._run(
+                self._dots, lambda k: _linear.dot(self.Z, V[0], out[0], k), self.n
+            )
         else:
             self._dot_outputs(V, out)
         return out
@@ -169,8 +172,17 @@ class Features:
         partial = self._partial
         partial[:] = 0
         n_rows = np.count_nonzero(x)
-        self._passes.run(lambda k: _linear.t_dot(self.Z, x, v, partial, k), n_rows)
+        self._run(
+            self._t_dots, lambda k: _linear.t_dot(self.Z, x, v, partial, k), n_rows
+        )
         return partial.sum(axis=0)
+
+    def _run(self, choice, call, n_rows):
+        """call(n_threads) of a pass over so many rows."""
+        if n_rows * self.r < 2 * PASS_GRAIN:
+            call(1)
+        else:
+            choice.run(call, n_rows)
 
     def _dot_outputs(self, V, out):
         V = np.ascontiguousarray(V)
@@ -306,10 +318,11 @@ class RunningSum:
         return self._sum.copy()
 
     def _compute_anew(self, weight):
-        if self._first is None:
-            self._first = weight, self._compute(weight)
-        if np.array_equal(weight, self._first[0]):
-            return self._first[1].copy()
+        if self._weight is None:  # where a solver starts
+            if self._first is None:
+                self._first = weight, self._compute(weight)
+            if np.array_equal(weight, self._first[0]):
+                return self._first[1].copy()
         return self._compute(weight)
 
     def n_to_add(self, weight):

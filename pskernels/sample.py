@@ -35,9 +35,9 @@ def _total(answer):
     """A method that adds up what the blocks answer, in their order."""
 
     def method(self, *arguments):
-        first, *others = self.blocks
-        total = getattr(first, answer)(*arguments)
-        for block in others:
+        blocks = self.blocks
+        total = getattr(blocks[0], answer)(*arguments)
+        for block in blocks[1:]:
             total = total + getattr(block, answer)(*arguments)
         return total
 
@@ -48,9 +48,9 @@ def _totals(answer):
     """The same for answers of several parts."""
 
     def method(self, *arguments):
-        first, *others = self.blocks
-        totals = getattr(first, answer)(*arguments)
-        for block in others:
+        blocks = self.blocks
+        totals = getattr(blocks[0], answer)(*arguments)
+        for block in blocks[1:]:
             pairs = zip(totals, getattr(block, answer)(*arguments), strict=True)
             totals = [total + part for total, part in pairs]
         return totals

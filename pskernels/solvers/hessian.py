@@ -89,8 +89,9 @@ def factorise(H):
         raise FloatingPointError(
             "the Hessian overflows: scale the features or the targets"
         )
-    for raised in (0.0, *(1e-15 * len(H) * 100.0 ** np.arange(MAX_RAISED))):
-        diagonal[:] = original + raised * original.max()
+    for k in range(MAX_RAISED + 1):
+        if k > 0:
+            diagonal[:] = original + 1e-17 * 100.0**k * len(H) * original.max()
         # to LAPACK, which counts by columns, a row-major upper triangle is a lower one
         factor, info = lapack.dpotrf(H.T, lower=1, clean=0)
         if info == 0:
