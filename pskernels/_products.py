@@ -5,6 +5,8 @@ output is an array of shape (outputs, n), and coefficients are (outputs, r).  Ca
 keep BLAS to one thread (`single_threaded_blas`): the threads here are ours.
 """
 
+from copy import copy
+
 import numpy as np
 import scipy.linalg
 
@@ -50,27 +52,42 @@ class Features:
 
     Parameters
     ----------
-    Z : C-contiguous array of float32 or float64
+    Z : array of float32 or float64
     n_threads : int
     origin : array of shape (r,), optional
         What was subtracted from the rows of Z.
     """
 
     def __init__(self, Z, n_threads, origin=None):
-        self.Z = Z
+        if Z.ndim != 2 or 0 in Z.shape or Z.dtype not in (np.float32, np.float64):
+            raise ValueError(
+                "Z must be an array of float32 or float64 with rows and columns, got "
+                f"shape {Z.shape}, dtype {Z.dtype}"
+            )
+        self.Z = np.ascontiguousarray(Z)
         self.n, self.r = Z.shape
         self.origin = origin
+        self._set_threads(n_threads)
+        self._n_groups = min(MAX_GROUPS, -(-self.n // MIN_GROUP_ROWS))
+        n_tiles = -(-self.r // _linear.GRAM_TILE)
+        self._gram_tasks = n_tiles * (n_tiles + 1) // 2
+
+    def _set_threads(self, n_threads):
         self.n_threads = n_threads
-        self._pass_threads = threads_for(Z.size, PASS_GRAIN, n_threads)
+        self._pass_threads = threads_for(self.Z.size, PASS_GRAIN, n_threads)
         # each with its own times: what they do for a row differs
         self._dots = ThreadChoice(self._pass_threads)
         self._t_dots = ThreadChoice(self._pass_threads)
         self._outputs = ThreadChoice(n_threads)
         self._grams = ThreadChoice(n_threads)
-        n_groups = min(MAX_GROUPS, -(-self.n // MIN_GROUP_ROWS))
-        self._partial = np.empty((n_groups, self.r + 1))
-        n_tiles = -(-self.r // _linear.GRAM_TILE)
-        self._gram_tasks = n_tiles * (n_tiles + 1) // 2
+
+    def with_threads(self, n_threads):
+        """The same for another number of threads, such as that of a forked child."""
+        if n_threads == self.n_threads:
+            return self
+        other = copy(self)
+        other._set_threads(n_threads)
+        return other
 
     @property
     def blocks(self):
@@ -80,7 +97,7 @@ class Features:
     @cached_property
     def _column_sums(self):
         """Sums, minima and maxima of the columns."""
-        partial = np.zeros((len(self._partial), 3, self.r))
+        partial = np.zeros((self._n_groups, 3, self.r))
         partial[:, 1], partial[:, 2] = np.inf, -np.inf
         _linear.column_range(self.Z, partial, self._pass_threads)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -109,7 +126,7 @@ class Features:
         The rows of a group are added up one after the other, and then the groups.
         """
         n_groups = max(1, min(MIN_GROUPS, self.n // MIN_GROUP_ROWS))
-        return EPS / 2 * (self.n // n_groups + len(self._partial) + 16)
+        return EPS / 2 * (self.n // n_groups + self._n_groups + 16)
 
     def near_zero(self):
         """Move columns that are far from 0 to an origin amid them.
@@ -122,7 +139,10 @@ class Features:
 
     def around(self, origin):
         """The same around an origin (r,), of the type of Z."""
-        return Features(self.Z - origin, self.n_threads, origin.astype(np.float64))
+        moved = origin.astype(np.float64)
+        if self.origin is not None:
+            moved += self.origin
+        return Features(self.Z - origin, self.n_threads, moved)
 
     @property
     def dtype(self):
@@ -169,8 +189,7 @@ class Features:
         return self._t_dot(weight, v)
 
     def _t_dot(self, x, v):
-        partial = self._partial
-        partial[:] = 0
+        partial = np.zeros((self._n_groups, self.r + 1))
         n_rows = np.count_nonzero(x)
         self._run(
             self._t_dots, lambda k: _linear.t_dot(self.Z, x, v, partial, k), n_rows

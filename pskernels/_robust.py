@@ -16,7 +16,7 @@ def weighted_median(values, weight=None):
     rounding = 1e-12 * half
     low = np.searchsorted(cumulated, half - rounding)
     high = np.searchsorted(cumulated, half + rounding)
-    return float(values[low] + values[min(high, len(values) - 1)]) / 2
+    return float(values[low] / 2 + values[min(high, len(values) - 1)] / 2)
 
 
 def centred(y, weight=None):

@@ -39,6 +39,7 @@ def find_root(derivatives, start, width, accept, low=-math.inf):
         else:
             t = low + (high - low) / 2
         previous = abs(value)
-        if not low < t < high:  # neighbouring numbers
+        # neighbouring numbers; without a bracket, steps that are lost in t grow
+        if not low < t < high and math.isfinite(low) and math.isfinite(high):
             break
     return t

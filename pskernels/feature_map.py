@@ -19,7 +19,7 @@ from pskernels import _engine, _points
 from pskernels._products import matmul
 from pskernels._progress import progress
 from pskernels._threads import single_threaded_blas
-from pskernels._validation import check_points, common_dtype
+from pskernels._validation import check_points, common_dtype, levels_to_the_caller
 from pskernels.gram import (
     draw_sketch,
     fill_kernel_matmul,
@@ -164,7 +164,7 @@ class FeatureMap(KernelMap):
                 f"the sketch has s={s} rows for n={n} points, which is slower than no "
                 "sketch; a rank above n is not possible",
                 RuntimeWarning,
-                stacklevel=3,
+                stacklevel=levels_to_the_caller(),
             )
         kernel, center = prepare(kernel, X, "X", n_threads, memory_limit)
         landmarks = None if precomputed else _take_rows(X, sketch.indices)
@@ -237,7 +237,7 @@ class FeatureMap(KernelMap):
         """out = z_S(X), of points that are checked."""
         _fill_maps([self], [out], X)
         if not self.kernel_.centred:  # shift-invariant kernels are at most 1
-            warn_if_not_finite(out, "z_S", stacklevel=4)
+            warn_if_not_finite(out, "z_S")
         return out
 
     def _sketch_block(self, SK, X, n_threads, memory_limit, **options):

@@ -3,11 +3,11 @@
     Features        an array Z                                   (pskernels._products)
     FeatureBlocks   features of some rows each, one after the other
 
-All of them have n rows of r features and answer: `dot`, `t_dot`, `gram`,
-`bordered_t_dot`, `bordered_gram_dot` (products with vectors and the weighted Gram
-matrix), `exact_residuals`, `check_finite`, `largest`, `sum_error` (what certificates
-ask for), `near_zero`, `moved` and `blocks`.  Vectors of all points never need to be in
-one place: a `Sample` asks block by block.
+All of them have n rows of r features and answer: `dot` (predictions), `check_finite`,
+`largest`, `sum_error` (what certificates ask for), `near_zero`, `moved`, `with_threads`
+and `blocks`.  Their blocks, which a `Sample` asks one by one, have `t_dot`, `gram`,
+`bordered_t_dot`, `bordered_gram_dot` and `exact_residuals` as well: vectors of all
+points never need to be in one place.
 """
 
 import numpy as np
@@ -20,9 +20,9 @@ from pskernels._validation import check_points, common_dtype
 def as_features(Z, n_threads):
     """Features of an array of shape (n, r), or those that are given."""
     if isinstance(Z, (Features, FeatureBlocks)):
-        return Z
+        return Z.with_threads(n_threads)
     Z = check_points(Z, "Z")
-    return Features(np.ascontiguousarray(Z, dtype=common_dtype(Z)), n_threads)
+    return Features(Z.astype(common_dtype(Z), copy=False), n_threads)
 
 
 class FeatureBlocks:
@@ -34,16 +34,21 @@ class FeatureBlocks:
     """
 
     def __init__(self, blocks):
-        self.blocks = list(blocks)
+        self.blocks = [block for part in blocks for block in part.blocks]
+        if not self.blocks:
+            raise ValueError("there must be at least one block")
         self.n = sum(block.n for block in self.blocks)
         widths = {block.r for block in self.blocks}
         if len(widths) != 1:
             raise ValueError(f"blocks must have equal columns, got {sorted(widths)}")
         (self.r,) = widths
+        self.origin = self.blocks[0].origin
+        if any(not np.array_equal(self.origin, block.origin) for block in self.blocks):
+            raise ValueError("blocks must have the same origin")
 
-    @property
-    def origin(self):
-        return self.blocks[0].origin
+    def with_threads(self, n_threads):
+        """The same for another number of threads."""
+        return FeatureBlocks(block.with_threads(n_threads) for block in self.blocks)
 
     def check_finite(self):
         """Check that all numbers are finite, and can be summed."""

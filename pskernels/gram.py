@@ -17,6 +17,7 @@ from pskernels._validation import (
     check_points,
     check_real_array,
     common_dtype,
+    levels_to_the_caller,
     raise_not_finite,
 )
 from pskernels.kernels import GammaKernel, Precomputed, get_kernel
@@ -378,7 +379,7 @@ def _count_not_finite(array):
     )
 
 
-def warn_if_not_finite(product, name, stacklevel=3):
+def warn_if_not_finite(product, name):
     n_bad = _count_not_finite(product)
     if n_bad:
         advice = "scale X" if product.dtype == np.float64 else "use float64"
@@ -386,7 +387,7 @@ def warn_if_not_finite(product, name, stacklevel=3):
             f"{n_bad} of {product.size} values of {name} overflowed {product.dtype}; "
             f"{advice}",
             RuntimeWarning,
-            stacklevel=stacklevel,
+            stacklevel=levels_to_the_caller(),
         )
 
 

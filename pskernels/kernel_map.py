@@ -112,7 +112,7 @@ class KernelMap:
         out = np.empty((X.shape[0], *folded.shape[1:]), self._result_dtype(X))
         self._fill_prediction(out, X, folded)
         out += intercept
-        warn_if_not_finite(out, "predictions", stacklevel=4)
+        warn_if_not_finite(out, "predictions")
         return out
 
     def limits(self):
@@ -166,8 +166,8 @@ def check_coef(coef, n_rows, name):
     """Coefficients in float64, of shape (n_rows,) or (n_rows, c)."""
     if hasattr(coef, "coef"):
         raise TypeError(
-            f"{name} must be an array, got a {type(coef).__name__}: pass its coef "
-            "and its intercept"
+            f"{name} must be an array, got a {type(coef).__name__}: pass its coef, or "
+            "what `fold` makes of it, and its intercept"
         )
     coef = check_real_array(coef, name).astype(np.float64, copy=False)
     if coef.ndim not in (1, 2) or coef.shape[0] != n_rows or 0 in coef.shape:

@@ -12,6 +12,7 @@ import numpy as np
 
 from pskernels import _losses
 from pskernels._products import EPS
+from pskernels._robust import weighted_median
 from pskernels._roots import find_root
 from pskernels._threads import cached_property, resolve_n_threads, threads_for
 from pskernels._validation import (
@@ -227,22 +228,25 @@ class Huber(Loss):
 
     def _constant_minimiser(self, y, weight):
         """The root of a derivative that is linear between breakpoints."""
+        if not weight.all():
+            y, weight = y[weight > 0], weight[weight > 0]
         if self.kappa >= np.ptp(y):  # all of them lie in the quadratic part
             return np.average(y, weights=weight)
         rounding = 1e-14 * self.kappa * weight.sum()
+        equal = weight.min() == weight.max()
 
         def derivatives(b):
             e = b - y
             slope = weight @ np.clip(e, self.lower, self.upper)
             return slope, weight @ (np.abs(e) < self.kappa)
 
-        middle = len(y) // 2
-        return find_root(
-            derivatives,
-            start=np.partition(y, middle)[middle],
-            width=self.kappa,
-            accept=lambda b, slope, curvature: abs(slope) <= rounding,
-        )
+        def accept(b, slope, curvature):
+            size = abs(slope)
+            return size <= rounding or size <= EPS / 2 * abs(b) * curvature
+
+        # from where no more than half of the points pull to either side
+        start = weighted_median(y, None if equal else weight)
+        return find_root(derivatives, start=start, width=self.kappa, accept=accept)
 
 
 @dataclass(frozen=True)

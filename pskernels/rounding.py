@@ -94,9 +94,9 @@ def _error_of_predictions(sample, model, exact):
         inner = inner_intercept(problem, model)[0]
         # b - y alone, without features, is exact in two numbers
         sum_of_sizes = sizes + np.abs(inner) + sample.farthest_targets()
-        return np.sign(sizes) * rounding**2 * sum_of_sizes
+        return np.sign(sizes) * rounding**2 * sum_of_sizes + sample.drift
     moved = inner_intercept(problem, model, problem.shift, model.b)[0]
-    return rounding * sizes + np.abs(moved)
+    return rounding * sizes + np.abs(moved) + sample.drift
 
 
 def _hidden_by_squares(problem, certificate, error):

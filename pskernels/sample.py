@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from pskernels._products import RunningSum
+from pskernels._products import EPS, RunningSum
 from pskernels._roots import find_root
 from pskernels._threads import cached_property
 from pskernels.objective import BALANCED, Certificate, unbalanced
@@ -64,18 +64,25 @@ class Sample:
     Parameters
     ----------
     problem : Problem
+
+    Attributes
+    ----------
+    drift : array of shape (d,)
+        What the residuals of each output may have kept of the rounding of others, since
+        they were placed, by moves of the intercept.
     """
 
     def __init__(self, problem):
         self.problem = problem
+        self.drift = np.zeros(problem.outputs.d)
         self.blocks = [
             Block(part, problem.outputs, problem.fit_intercept)
             for part in problem.parts
         ]
 
-    place = _every("place")
-    place_exactly = _every("place_exactly")
-    move_intercept = _every("move_intercept")
+    _place = _every("place")
+    _place_exactly = _every("place_exactly")
+    _move_intercept = _every("move_intercept")
     advance = _every("advance")
     take_residuals = _every("take_residuals")
     hold_multipliers = _every("hold_multipliers")
@@ -104,6 +111,21 @@ class Sample:
     _hessian_of_intercepts = _total("hessian_of_intercepts")
     _n_curved = _total("n_curved")
     _mean_gram = _totals("mean_gram")
+
+    def place(self, theta, b):
+        """Compute residuals from Θ and b themselves."""
+        self._place(theta, b)
+        self.drift = np.zeros(len(b))
+
+    def place_exactly(self, coef, intercept):
+        """Compute residuals of a model as it is returned, each rounded once."""
+        self._place_exactly(coef, intercept)
+        self.drift = np.zeros(coef.shape[1])
+
+    def move_intercept(self, change):
+        """Change b, and residuals with it, which keep the rounding of before."""
+        self._move_intercept(change)
+        self.drift += EPS * np.abs(change)
 
     def set_step(self, theta_step, b_step):
         """Set the step to search along; return the largest change of a residual."""
@@ -211,6 +233,7 @@ class Sample:
                 break
             self.advance(t)
             change += t * direction
+            self.drift += EPS * np.abs(t * direction)
         return change
 
 

@@ -334,3 +334,44 @@ def test_directions_of_far_targets(offset, rank):
     Y = Z @ rng.normal(size=(5, 3)) + 0.1 * rng.normal(size=(40, 3)) + offset
     result = solve_quietly(Z, Y, loss=psk.Squared(), alpha=1e-3, output_rank=rank)
     check(result, Z, Y, psk.Squared(), np.ones(40), True)
+
+
+@pytest.mark.parametrize("missing", [1e16, 9.97e36, 1e100])
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_targets_without_weight_do_not_count(missing, outputs, rng):
+    """Nor in the constant model, whose loss gaps are compared with."""
+    Z = rng.normal(size=(50, 3))
+    y = (Z @ [1.0, 2.0, 3.0] + 5)[:, None] + 0.1 * rng.normal(size=(50, outputs))
+    options = dict(loss="huber", alpha=1e-3, tol=1e-8)
+    expected = psk.solve(Z[:20], y[:20], **options)
+    y[20:] = missing
+    result = psk.solve(Z, y, sample_weight=np.arange(50) < 20, **options)
+    np.testing.assert_allclose(result.coef, expected.coef, rtol=1e-4)
+    assert result.null_objective == pytest.approx(expected.null_objective)
+
+
+@pytest.mark.parametrize("start", [3e13, -1e12, 1e6])
+@pytest.mark.parametrize("loss", [psk.Huber(0.1), psk.Absolute(), psk.Squared()])
+def test_a_start_far_away_in_b_leaves_no_rounding_behind(loss, start, rng):
+    Z = rng.normal(size=(20, 2))
+    y = Z @ rng.normal(size=2) + 0.1 * rng.normal(size=20)
+    options = dict(loss=loss, alpha=0.3, solver="newton")
+    best = psk.solve(Z, y, tol=1e-11, **options)
+    result = psk.solve(Z, y, tol=1e-6, start=(best.coef, start), **options)
+    objective = exact_objective(result, loss, Z, y)
+    assert result.converged
+    assert result.objective == pytest.approx(objective, rel=1e-9)
+    assert objective - best.objective <= result.dual_gap * objective + 1e-11
+
+
+def exact_objective(model, loss, Z, y):
+    penalty = model.alpha / 2 * model.coef @ model.coef
+    return loss.value(Z @ model.coef + model.intercept, y).mean() + penalty
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_start_that_overflows_does_not_stay(rng):
+    Z = rng.normal(size=(20, 3))
+    y = Z @ [1.0, 2.0, 3.0] + rng.normal(size=20)
+    result = psk.solve(Z, y, alpha=1e-2, start=(np.full(3, 1e155), 0.0))
+    assert result.converged

@@ -157,6 +157,14 @@ def test_constant_minimiser(name, weighted, rng):
     assert used @ value(b, y) <= best * (1 + 1e-10)
 
 
+@pytest.mark.parametrize("kappa", [1e-20, 1e-9, 1e-3, 0.5])
+def test_constant_minimiser_of_weighted_points(kappa):
+    """By hand: all but the points at 1 pull with kappa, to the right by 7 more."""
+    weight = np.array([10.0] * 3 + [1.0] * 7)
+    best = psk.Huber(kappa).constant_minimiser(np.arange(10.0), weight)
+    assert best == pytest.approx(1 + 0.7 * kappa, rel=1e-14)
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("weight", [[1, 3], [100, 1], [1, 100]])
 def test_constant_minimiser_of_two_points(name, weight):

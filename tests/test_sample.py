@@ -1,5 +1,7 @@
 """Points in several blocks: the machine of all of them, to rounding."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -93,11 +95,43 @@ def test_columns_far_from_zero(rng):
 
 
 def test_results_do_not_depend_on_threads(rng):
-    Z, y = make_data(rng, psk.Absolute())
-    options = dict(loss="absolute", alpha=1e-3)
-    one, four = (psk.solve(in_blocks(Z, k), y, n_threads=k, **options) for k in (1, 4))
+    """Of the call, not those that features were made for."""
+    Z, y = rng.normal(size=(40_000, 30)), rng.standard_t(2, size=40_000)
+    options = dict(loss="absolute", alpha=1e-3, tol=1e-4)
+    features = FeatureBlocks(Features(part, 4) for part in np.split(Z, [25_000]))
+    one, four = (psk.solve(features, y, n_threads=k, **options) for k in (1, 4))
     np.testing.assert_array_equal(one.coef, four.coef)
     np.testing.assert_array_equal(one.dual, four.dual)
+
+
+def test_features_are_shared_by_python_threads(rng):
+    Z, y = rng.normal(size=(20_000, 30)), rng.standard_t(2, size=20_000)
+    features = Features(Z, 2)
+    alphas = [1e-1, 1e-2, 1e-3, 1e-4]
+
+    def fit(alpha):
+        return psk.solve(features, y, loss="absolute", alpha=alpha, tol=1e-4).coef
+
+    expected = [fit(alpha) for alpha in alphas]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(3):
+            np.testing.assert_array_equal(list(pool.map(fit, alphas)), expected)
+
+
+def test_origins_are_part_of_features(rng):
+    Z, y = make_data(rng, psk.Squared())
+    Z[:, 2] += 1e6
+    features = Features(Z, 1).near_zero()
+    assert features.origin is not None
+    one, moved = (psk.solve(given, y, alpha=1e-2) for given in (Z, features))
+    np.testing.assert_allclose(moved.coef, one.coef, rtol=1e-6)
+    np.testing.assert_allclose(moved.predict(features), one.predict(Z), atol=1e-6)
+    again = features.around(np.ones(6))
+    np.testing.assert_allclose(moved.predict(again), one.predict(Z), atol=1e-6)
+    with pytest.raises(ValueError, match="around an origin need an intercept"):
+        psk.solve(features, y, alpha=1e-2, fit_intercept=False)
+    with pytest.raises(ValueError, match="blocks must have the same origin"):
+        FeatureBlocks([features, Features(Z, 1)])
 
 
 def test_the_certificate_of_blocks(rng):
@@ -118,7 +152,14 @@ def test_blocks_that_do_not_fit(rng):
     with pytest.raises(ValueError, match=r"equal columns, got \[2, 3\]"):
         FeatureBlocks([Features(np.ones((4, 2)), 1), Features(np.ones((4, 3)), 1)])
     Z, y = make_data(rng, psk.Squared())
-    Z[301, 2] = np.nan  # the second row of the last block
+    for bad in (np.ones((0, 3)), np.ones((3, 0)), np.ones((3, 3), int), np.ones(3)):
+        with pytest.raises(ValueError, match="Z must be an array of float32 or"):
+            Features(bad, 1)
+    with pytest.raises(ValueError, match="at least one block"):
+        FeatureBlocks([])
+    nested = FeatureBlocks([in_blocks(Z[:400]), Features(Z[400:], 1)])
+    assert (len(nested.blocks), nested.n) == (5, N)
+    Z[301, 2] = np.nan  # the first row of the last block
     with pytest.raises(ValueError, match="Z contains nan in row 0, column 2"):
         psk.solve(in_blocks(Z), y, alpha=1.0)
     with pytest.raises(ValueError, match="for each of 500 rows"):

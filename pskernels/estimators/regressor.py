@@ -84,7 +84,8 @@ random_state, verbose
         Coefficients of the features z_S(x).
     intercept_ : float, or ndarray of shape (d,)
     dual_coef_ : ndarray of shape (m,), or (m, d)
-        The same model by landmarks: K(X, landmarks_) @ dual_coef_ + intercept_.
+        The same model by landmarks: K(X, landmarks_) @ dual_coef_ + intercept_, which
+        is what `predict` computes (a change of coef_ alone is not seen).
     landmarks_ : array of shape (m, n_features_in_)
     sketch_ : Sketch
     kernel_ : kernel object

@@ -80,7 +80,7 @@ def solve(
 
     Parameters
     ----------
-    Z : array of shape (n, r)
+    Z : array of shape (n, r), or features (`pskernels.features`)
         Features.  float32 is kept and halves the traffic; sums are in float64.
         C-contiguous arrays are not copied.
     y : array of shape (n,), or (n, d) for d outputs
@@ -263,6 +263,8 @@ def _run(
     n_threads = resolve_n_threads(n_threads)
     features = as_features(Z, n_threads)
     n = features.n
+    if features.origin is not None and not fit_intercept:
+        raise ValueError("features around an origin need an intercept")
     y = loss.check_targets(y)
     if len(y) != n:
         hint = "; pass y.T?" if y.ndim == 2 and y.shape[1] == n else ""

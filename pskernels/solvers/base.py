@@ -112,6 +112,7 @@ class SolveResult:
             )
         with single_threaded_blas():
             u = features.dot(np.atleast_2d(self.coef.T))
+            u += np.reshape(features.moved(self.coef), (-1, 1))
         u = u.T if self.coef.ndim > 1 else u[0]
         return np.add(u, self.intercept, order="C")
 
@@ -160,12 +161,13 @@ class Progress:
         """
         value, gap = certificate.objective, certificate.gap
         self._final = certificate if anew else None
-        if value < self.best or not self.history:
+        # a number takes the place of NaN
+        if value < self.best or not self.best < np.inf:
             self.best = value
             self.theta, self.intercept = theta.copy(), intercept.copy()
         else:
             self._final = None
-        if value - gap >= self._bound or not self.history:
+        if value - gap >= self._bound or not self._bound > -np.inf:
             self._bound = value - gap
             self.sample.keep_zeta()
         else:

@@ -51,6 +51,8 @@ DIRECTIONS = 0.25
 # Directions whose eigenvalue is this share of the largest are in use from the start.
 LEADING = 0.01
 
+# A move of b by this many times the size of residuals leaves them too few digits.
+FAR = 1e3
 # Rounding errors of residuals may reach this share of the gap to be certified.
 DRIFT = 1e-3
 
@@ -173,6 +175,9 @@ class _State:
         if self.problem.fit_intercept:
             self.balanced_by = self.sample.balance(self.mu)
             self.intercept += self.balanced_by
+            if np.abs(self.balanced_by).max() > FAR * self.problem.residual_scale:
+                self.sample.place(self.theta, self.intercept)  # with all their digits
+                self.intercept += self.sample.balance(self.mu)
         self.n_active = self.sample.differentiate(self.mu)
         return self.sample.certify(self.theta, self.alpha, anew=self.exact)
 
