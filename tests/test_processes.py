@@ -732,7 +732,7 @@ rng = np.random.default_rng(0)
 X = rng.normal(size=(100_000, 2))
 y = np.sin(X[:, 0])
 Z = np.asfortranarray(rng.normal(size=(4000, 3000)))  # is copied, 96 MB
-wide = rng.normal(size=(400, 5000))
+wide = rng.normal(size=(400, 20_000))  # 48 MB of landmarks: no heap has room for them
 small = SketchedKernelRegressor(n_components=20, n_threads=2, random_state=0)
 small.fit(X[:1000], y[:1000])
 SketchedKernelRegressor(n_components=300, random_state=0).fit(wide, y[:400]).save(
