@@ -575,7 +575,7 @@ def test_the_order_of_import_beside_another_openmp_changes_nothing(library, ours
 # Runs the job that is named on standard input over and over, until Ctrl-C, and then
 # tells what is left of it.
 INTERRUPTED = """
-import faulthandler, gc, json, os, signal, sys, warnings
+import ctypes, faulthandler, gc, json, os, signal, sys, warnings
 import numpy as np
 import pskernels as psk
 from pskernels.estimators import SketchedKernelRegressorCV
@@ -626,8 +626,11 @@ for line in sys.stdin:
         pass
     print("stopped", flush=True)
     gc.collect()
+    right = check() == expected
+    # what was freed amid the heap of the C library is no loss, but would count
+    getattr(ctypes.CDLL(None), "malloc_trim", lambda pad: 0)(0)
     print(json.dumps({
-        "right": check() == expected,
+        "right": right,
         "blas": n_blas_threads() == n_blas,
         "threads": len(os.listdir("/proc/self/task")),
         "bytes": 4096 * int(open("/proc/self/statm").read().split()[1]),
