@@ -11,6 +11,7 @@ import numpy as np
 import scipy.linalg
 
 from pskernels import _linear
+from pskernels._exact import two_sum
 from pskernels._threads import (
     ThreadChoice,
     cached_property,
@@ -94,6 +95,38 @@ class Features:
         """Features of some rows each, in their order: here all of them."""
         return [self]
 
+    @property
+    def inner(self):
+        """What Gram matrices are made of: these features themselves."""
+        return self
+
+    penalty = None  # ‖Θ‖² in coordinates of `inner`: that of the identity
+
+    def to_inner(self, gradient):
+        """The gradient of coefficients of `inner`, from that of Θ (k, r)."""
+        return gradient
+
+    def from_inner(self, step):
+        """The step of Θ (k, r), from that of coefficients of `inner`."""
+        return step
+
+    def for_solvers(self, alpha):
+        """These features, whose rounding is that of sums alone."""
+        return self
+
+    def formed(self):
+        """Z as an array, which it is."""
+        return self
+
+    def rounding_of_gram(self, alpha):
+        """What `gram` loses that would show in a Hessian: nothing."""
+        return 0.0
+
+    @property
+    def n_terms(self):
+        """How many operations a prediction takes, one after the other."""
+        return self.r
+
     @cached_property
     def _column_sums(self):
         """Sums, minima and maxima of the columns."""
@@ -119,14 +152,16 @@ class Features:
         """The largest |z| of each column."""
         return np.abs(self.column_range).max(axis=0)
 
-    @property
-    def sum_error(self):
+    def sum_error(self, several=True):
         """A bound on the error of a sum over all rows, relative to that of the sizes.
 
-        The rows of a group are added up one after the other, and then the groups.
+        The rows of a group are added up one after the other, and then the groups, which
+        may be fewer for `several` sums at once.
         """
-        n_groups = max(1, min(MIN_GROUPS, self.n // MIN_GROUP_ROWS))
-        return EPS / 2 * (self.n // n_groups + self._n_groups + 16)
+        n_groups = self._n_groups
+        if several:
+            n_groups = max(1, min(MIN_GROUPS, self.n // MIN_GROUP_ROWS))
+        return EPS / 2 * (-(-self.n // n_groups) + self._n_groups + 16)
 
     def near_zero(self):
         """Move columns that are far from 0 to an origin amid them.
@@ -173,6 +208,19 @@ class Features:
         out = np.empty(self.n)
         _linear.exact_residuals(self.Z, v, *intercept, y, out, self._pass_threads)
         return out
+
+    def exact_t_dot(self, x):
+        """x @ Z as if in twice the digits: numbers, and what they have no room for."""
+        partial = np.zeros((self._n_groups, 2, self.r))
+        step = max(CALL_ROWS, CALL_WORK // (8 * self.r))
+        for start in range(0, self.n, step):
+            rows = slice(start, start + step)
+            _linear.exact_t_dot(self.Z[rows], x[rows], partial, self._pass_threads)
+        high, low = partial[0]
+        for more, beyond in partial[1:]:
+            high, lost = two_sum(high, more)
+            low = low + (lost + beyond)
+        return two_sum(high, low)
 
     def t_dot(self, X):
         """X @ Z, for one row or several of X; rows of Z whose X is 0 are not read."""
@@ -291,6 +339,13 @@ def far_origin(low, high, dtype):
     if not far.any():
         return None
     return np.where(far, (low / 2 + high / 2).astype(dtype), dtype.type(0))
+
+
+def symmetric(upper):
+    """The whole matrix, from its upper triangle and zeros."""
+    whole = upper + upper.T
+    whole[np.diag_indices_from(whole)] /= 2
+    return whole
 
 
 def eigh_of_gram(gram):

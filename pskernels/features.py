@@ -1,7 +1,8 @@
 """Features as solvers see them: what can be multiplied, whatever it is made of.
 
-    Features        an array Z                                   (pskernels._products)
-    FeatureBlocks   features of some rows each, one after the other
+    Features          an array Z                                 (pskernels._products)
+    FactoredFeatures  Z = A·W, which is never formed: A = K·Sᵀ, and W a triangle
+    FeatureBlocks     features of some rows each, one after the other
 
 All of them have n rows of r features and answer: `dot` (predictions), `check_finite`,
 `largest`, `sum_error` (what certificates ask for), `near_zero`, `moved`, `with_threads`
@@ -10,19 +11,175 @@ and `blocks`.  Their blocks, which a `Sample` asks one by one, have `t_dot`, `gr
 points never need to be in one place.
 """
 
-import numpy as np
+from copy import copy
 
-from pskernels._products import EPS, Features, far_origin
+import numpy as np
+from scipy.linalg import lapack
+
+from pskernels._exact import exact_product, two_sum
+from pskernels._products import EPS, Features, far_origin, matmul, symmetric
 from pskernels._threads import cached_property
 from pskernels._validation import check_points, common_dtype
+
+# Rounding of the Gram matrix of what features are made of, in units of alpha, beyond
+# which conjugate gradients would take too long to make up for it.
+MOST_ROUNDING = 64.0
 
 
 def as_features(Z, n_threads):
     """Features of an array of shape (n, r), or those that are given."""
-    if isinstance(Z, (Features, FeatureBlocks)):
+    if isinstance(Z, (Features, FactoredFeatures, FeatureBlocks)):
         return Z.with_threads(n_threads)
     Z = check_points(Z, "Z")
     return Features(Z.astype(common_dtype(Z), copy=False), n_threads)
+
+
+class FactoredFeatures:
+    """Z = A·W, which is never formed.
+
+    Products with vectors take W first, or last.  Gram matrices are those of A, with
+    coefficients β = W·θ: what they lose in digits, a Hessian of the solvers may lose.
+
+    Parameters
+    ----------
+    A : array of shape (n, r)
+        K·Sᵀ, of float32 or float64.
+    W : array of float64, shape (r, r)
+        Upper triangular.
+    penalty : array of float64, shape (r, r)
+        S·K·Sᵀ = (W·Wᵀ)⁻¹, up to rounding: ‖θ‖² = βᵀ (S·K·Sᵀ) β.
+    n_threads : int
+    """
+
+    origin = None
+
+    def __init__(self, A, W, penalty, n_threads):
+        self.inner = Features(A, n_threads)
+        self.n, self.r = self.inner.n, self.inner.r
+        if W.shape != (self.r, self.r) or penalty.shape != W.shape:
+            raise ValueError(
+                f"W and penalty must have shape {(self.r, self.r)}, got {W.shape} and "
+                f"{penalty.shape}"
+            )
+        self.W = np.asfortranarray(W)  # as LAPACK reads it
+        self.penalty = penalty
+
+    @property
+    def blocks(self):
+        """Features of some rows each: here all of them."""
+        return [self]
+
+    @property
+    def dtype(self):
+        return self.inner.dtype
+
+    def with_threads(self, n_threads):
+        """The same for another number of threads."""
+        other = copy(self)
+        other.inner = self.inner.with_threads(n_threads)
+        return other
+
+    def check_finite(self):
+        """Check that all numbers are finite, and can be summed."""
+        self.inner.check_finite()
+
+    @cached_property
+    def largest(self):
+        """A bound on |z| of each column, and on the sum that z is."""
+        return self.inner.largest @ np.abs(self.W)
+
+    @property
+    def column_range(self):
+        """A range of each column: it says nothing of how far from 0 they are."""
+        return -self.largest, self.largest
+
+    @property
+    def n_terms(self):
+        """How many operations a prediction takes, one after the other."""
+        return 2 * self.r
+
+    def sum_error(self, several=True):
+        """A bound on the error of a sum over rows, relative to that of the sizes."""
+        return self.inner.sum_error(several) + EPS / 2 * (self.r + 1)
+
+    def near_zero(self):
+        """These features: they are not moved."""
+        return self
+
+    def moved(self, coef):
+        """What the origin adds to predictions: there is none."""
+        return 0.0
+
+    def dot(self, V, out=None):
+        """V @ Z.T, for one row or several of V."""
+        return self.inner.dot(V @ self.W.T, out)
+
+    def t_dot(self, X):
+        """X @ Z, for one row or several of X."""
+        return self.inner.t_dot(X) @ self.W
+
+    def bordered_t_dot(self, x):
+        """[Z 1].T @ x."""
+        return self._times_w(self.inner.bordered_t_dot(x))
+
+    def bordered_gram_dot(self, weight, v):
+        """[Z 1].T @ (weight * ([Z 1] @ v)), in one pass over rows of some weight."""
+        beta = np.append(self.W @ v[:-1], v[-1])
+        return self._times_w(self.inner.bordered_gram_dot(weight, beta))
+
+    def _times_w(self, bordered):
+        return np.append(bordered[:-1] @ self.W, bordered[-1])
+
+    def gram(self, weight, bordered=False):
+        """Z.T @ (weight[:, None] * Z), the upper triangle; the rest is 0.
+
+        It has lost digits where W is large; `bordered`: of [Z 1].
+        """
+        r = self.r
+        gram = self.inner.gram(weight, bordered)
+        whole = symmetric(gram[:r, :r])
+        gram[:r, :r] = np.triu(self.W.T @ whole @ self.W)
+        gram[:r, r:] = self.W.T @ gram[:r, r:]
+        return gram
+
+    def exact_residuals(self, v, intercept, y):
+        """Z @ v + intercept - y, as if in twice the digits and rounded twice.
+
+        The intercept is a pair of numbers, to be added up.
+        """
+        high, low = exact_product(self.W, v)
+        out = self.inner.exact_residuals(high, intercept, y)
+        out += self.inner.dot(low[None])[0]
+        return out
+
+    def exact_t_dot(self, x):
+        """x @ Z as if in twice the digits: numbers, and what they have no room for."""
+        numbers, beyond = self.inner.exact_t_dot(x)
+        high, low = exact_product(self.W.T, numbers)
+        return two_sum(high, low + beyond @ self.W)
+
+    def to_inner(self, gradient):
+        """The gradient of coefficients of A, from that of Θ (k, r)."""
+        return lapack.dtrtrs(self.W, gradient.T, trans=1)[0].T
+
+    def from_inner(self, step):
+        """The step of Θ (k, r), from that of coefficients of A."""
+        return lapack.dtrtrs(self.W, step.T)[0].T
+
+    def rounding_of_gram(self, alpha):
+        """A bound on the rounding of `gram`, relative to alpha: that of a Hessian."""
+        return EPS * (self.largest @ self.largest) / alpha
+
+    def for_solvers(self, alpha):
+        """These features, or Z where their Gram matrix would lose too many digits."""
+        few = self.rounding_of_gram(alpha) > MOST_ROUNDING
+        return self.formed() if few else self
+
+    def formed(self):
+        """Z as an array after all."""
+        A, W = self.inner.Z, self.W.astype(self.dtype, order="C")
+        Z = matmul(A, W, np.empty_like(A), self.inner.n_threads)
+        return Features(Z, self.inner.n_threads)
 
 
 class FeatureBlocks:
@@ -46,6 +203,11 @@ class FeatureBlocks:
         if any(not np.array_equal(self.origin, block.origin) for block in self.blocks):
             raise ValueError("blocks must have the same origin")
 
+        first = self.blocks[0]
+        self.penalty, self.n_terms = first.penalty, first.n_terms
+        self.to_inner, self.from_inner = first.to_inner, first.from_inner
+        self.rounding_of_gram = first.rounding_of_gram
+
     def with_threads(self, n_threads):
         """The same for another number of threads."""
         return FeatureBlocks(block.with_threads(n_threads) for block in self.blocks)
@@ -66,11 +228,21 @@ class FeatureBlocks:
         """The largest |z| of each column."""
         return np.max([block.largest for block in self.blocks], axis=0)
 
-    @property
-    def sum_error(self):
+    def sum_error(self, several=True):
         """A bound on the error of a sum over rows, relative to that of the sizes."""
-        worst = max(block.sum_error for block in self.blocks)
+        worst = max(block.sum_error(several) for block in self.blocks)
         return worst + EPS * (len(self.blocks) - 1)
+
+    def formed(self):
+        """The same of arrays."""
+        return FeatureBlocks(block.formed() for block in self.blocks)
+
+    def for_solvers(self, alpha):
+        """Blocks that keep enough digits, all of the same kind."""
+        blocks = [block.for_solvers(alpha) for block in self.blocks]
+        if len({type(block) for block in blocks}) > 1:
+            return self.formed()
+        return FeatureBlocks(blocks)
 
     def near_zero(self):
         """Move columns that are far from 0 to a common origin amid them."""

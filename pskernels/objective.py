@@ -211,6 +211,6 @@ def squared_norm(array):
     return flat @ flat
 
 
-def unbalanced(total, size):
-    """The outputs whose flow has a sum, beyond rounding."""
-    return np.flatnonzero(np.abs(total) > BALANCED * size)
+def unbalanced(total, size, share=BALANCED):
+    """The outputs whose flow has a sum, beyond a share of its size."""
+    return np.flatnonzero(np.abs(total) > share * size)

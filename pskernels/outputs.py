@@ -277,6 +277,11 @@ class Outputs:
             return self.mix.T @ features.t_dot(flow)
         return features.t_dot(self.mix.T @ flow)
 
+    def pull_exactly(self, features, flow):
+        """`pull` with sums over points as if in twice the digits."""
+        pulled = np.array([features.exact_t_dot(one)[0] for one in flow])
+        return pulled if self.mix is None else self.mix.T @ pulled
+
     def _mix_first(self, features):
         """Whether d products with Z cost less than k of them and n mixtures."""
         return features.r * self.d <= self.k * (features.r + self.d)

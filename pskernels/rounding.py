@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pskernels._exact import two_product, two_sum
 from pskernels._products import EPS
 from pskernels.losses import Squared
 from pskernels.objective import BALANCED, norm
@@ -19,7 +20,6 @@ from pskernels.objective import BALANCED, norm
 # Relative errors of the weights, of norms and of the last division.
 OF_THE_REST = 1e-12
 TINY = np.finfo(np.float64).tiny
-SPLITTER = 2.0**27 + 1  # cuts a float64 into two halves of 26 bits
 
 
 class Model(NamedTuple):
@@ -74,10 +74,13 @@ def _bound_rounding(sample, alpha, model, certificate, exact):
         share = np.max(np.abs(total) / np.maximum(size, TINY))
     taken = 0.0  # the share of ζ to be taken away, so that flows add up to exactly 0
     if problem.fit_intercept:
-        taken = 2 * (share + problem.sum_error)
+        taken = 2 * (share + (EPS if exact else problem.sum_error))
         hidden += taken * price
     gradient = norm(certificate.gradient)
-    of_pull = taken + features.sum_error + outputs.d * EPS
+    of_sums = features.sum_error(outputs.d > 1)
+    if exact:
+        of_sums = of_sums**2 + 2 * EPS  # flows themselves are rounded
+    of_pull = taken + of_sums + outputs.d * EPS
     error = of_pull * norm(outputs.pulled_sizes(size)) * norm(features.largest)
     error += EPS * ((4 + outputs.coef_error) * alpha * norm(model.theta) + 4 * gradient)
     hidden += error * (gradient + error / 2) / alpha
@@ -89,7 +92,7 @@ def _error_of_predictions(sample, model, exact):
     problem = sample.problem
     features, outputs = problem.features, problem.outputs
     sizes = outputs.mixed_sizes(np.abs(model.theta) @ features.largest)
-    rounding = (features.r + outputs.k + 8) * EPS
+    rounding = (features.n_terms + outputs.k + 8) * EPS
     if exact:
         inner = inner_intercept(problem, model)[0]
         # b - y alone, without features, is exact in two numbers
@@ -136,9 +139,7 @@ def bound_rotation(outputs, coef, rotated, mean, largest, result, whole):
     """
     operations = 4 * (outputs.d + 2) * EPS
     predictions = norm(np.abs(coef).T @ largest) + norm(rotated)
-    intercept = rotated + mean
-    back = intercept - rotated  # what the sum loses, exactly (Knuth)
-    lost = (rotated - (intercept - back)) + (mean - back)
+    _, lost = two_sum(rotated, mean)
     delta = operations * (2 * math.sqrt(2 * whole) + predictions) + norm(lost)
     # the part of the gradient in the gap
     gradient = math.sqrt(
@@ -158,16 +159,7 @@ def inner_intercept(problem, model, *less):
     for j, intercept in enumerate(model.intercept.tolist()):
         terms = [intercept, *(-array[j] for array in less)]
         if origin is not None:
-            terms.extend(exact_products(origin, model.coef[:, j]))
+            terms.extend(np.concatenate(two_product(origin, model.coef[:, j])))
         high = math.fsum(terms)
         pairs.append((high, math.fsum([*terms, -high])))
     return np.transpose(pairs)
-
-
-def exact_products(a, b):
-    """Numbers whose sum is that of a·b, exactly (Dekker, 1971)."""
-    high = a * b
-    a_high, b_high = (x * SPLITTER - (x * SPLITTER - x) for x in (a, b))
-    a_low, b_low = a - a_high, b - b_high
-    low = a_low * b_low - (((high - a_high * b_high) - a_low * b_high) - a_high * b_low)
-    return np.concatenate([high, low])

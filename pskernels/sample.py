@@ -10,10 +10,11 @@ Arrays: Θ is (k, r), b is (d,), and what points have is (d, n).
 """
 
 import math
+from itertools import chain
 
 import numpy as np
 
-from pskernels._products import EPS, RunningSum
+from pskernels._products import EPS, RunningSum, symmetric
 from pskernels._roots import find_root
 from pskernels._threads import cached_property
 from pskernels.objective import BALANCED, Certificate, unbalanced
@@ -70,11 +71,14 @@ class Sample:
     drift : array of shape (d,)
         What the residuals of each output may have kept of the rounding of others, since
         they were placed, by moves of the intercept.
+    exact : bool
+        Whether residuals and sums are computed as if in twice the digits.
     """
 
     def __init__(self, problem):
         self.problem = problem
         self.drift = np.zeros(problem.outputs.d)
+        self.exact = False
         self.blocks = [
             Block(part, problem.outputs, problem.fit_intercept)
             for part in problem.parts
@@ -93,7 +97,8 @@ class Sample:
 
     slope = _total("slope")
     differentiate = _total("differentiate")
-    flow_sums = _total("compute_flow")
+    _flow_sums = _total("compute_flow")
+    _pull_exactly = _total("pull_exactly")
     rounding = _total("rounding")
     n_to_add = _total("n_to_add")
     grams = _totals("grams")
@@ -116,11 +121,16 @@ class Sample:
         """Compute residuals from Θ and b themselves."""
         self._place(theta, b)
         self.drift = np.zeros(len(b))
+        self.exact = False
 
     def place_exactly(self, coef, intercept):
-        """Compute residuals of a model as it is returned, each rounded once."""
+        """Compute residuals of a model as it is returned, each rounded once.
+
+        From then on sums over points are computed as if in twice the digits, too.
+        """
         self._place_exactly(coef, intercept)
         self.drift = np.zeros(coef.shape[1])
+        self.exact = True
 
     def move_intercept(self, change):
         """Change b, and residuals with it, which keep the rounding of before."""
@@ -162,18 +172,29 @@ class Sample:
         """
         total, size = self.flow_sums()
         if self.problem.fit_intercept:
-            for j in unbalanced(total, size):
+            least = EPS if self.exact else BALANCED
+            for j in unbalanced(total, size, least):
                 # the heavier side is shrunk; domains are intervals about 0, or balls
                 heavy = (abs(total[j]) + size[j]) / 2
                 factor = max(0.0, 1 - abs(total[j]) / heavy)
                 self._shrink(j, math.copysign(1.0, total[j]), factor)
         value, excess = self._fenchel_young()
-        return Certificate.of(theta, alpha, self._pull(anew), value, excess)
+        pulled = self._pull_exactly() if self.exact else self._pull(anew)
+        return Certificate.of(theta, alpha, pulled, value, excess)
 
     def certify_squares(self, theta, alpha):
         """`certify` of the squared loss at ζ = e, which leaves no excess."""
         value = self._half_squares()
         return Certificate.of(theta, alpha, self._pull(True), value, 0.0)
+
+    def flow_sums(self):
+        """Σ ω ζ and Σ |ω ζ|, with respect to predictions, of each output: (2, d)."""
+        sums = self._flow_sums()
+        if self.exact:
+            for j in range(len(sums[0])):
+                flows = (block.flow[j].tolist() for block in self.blocks)
+                sums[0, j] = math.fsum(chain.from_iterable(flows))
+        return sums
 
     def gradient(self, theta, alpha):
         """That of the losses and the penalty in Θ, and in b, which has none."""
@@ -376,6 +397,9 @@ class Block:
         self.flow = None  # it is kept there
         return pulled
 
+    def pull_exactly(self):
+        return self.outputs.pull_exactly(self.features, self.flow)
+
     def fenchel_young(self):
         return self.points.fenchel_young(self.e, self.zeta)
 
@@ -427,15 +451,15 @@ class Block:
 
     def gram_of_weights(self):
         """The Gram matrix of the weights themselves, for the squared loss."""
-        return self._gram(self.points.weight)
+        return self.features.gram(self.points.weight, bordered=self.fit_intercept)
 
     def _gram(self, h):
-        return self.features.gram(h, bordered=self.fit_intercept)
+        return self.features.inner.gram(h, bordered=self.fit_intercept)
 
     def norm_hessian(self, outputs):
         """The Hessian without alpha, of a loss of the norm: the upper triangle."""
-        features, zeta = self.features, self.zeta
-        r, k, d = features.r, outputs.k, outputs.d
+        inner, zeta = self.features.inner, self.zeta
+        r, k, d = inner.r, outputs.k, outputs.d
         across, along = self.curvature
         mix = np.eye(d) if outputs.mix is None else outputs.mix
         pulled = mix.T @ zeta
@@ -446,11 +470,11 @@ class Block:
                 weight = along * pulled[a] * pulled[c]
                 if a == c:
                     weight += outputs.values[a] * across
-                gram = features.gram(weight)
+                gram = inner.gram(weight)
                 H[rows, c * r : (c + 1) * r] = gram if a == c else symmetric(gram)
             if self.fit_intercept:
                 cross = along * pulled[a] * zeta + across * mix[:, a : a + 1]
-                H[rows, k * r :] = features.t_dot(cross).T
+                H[rows, k * r :] = inner.t_dot(cross).T
         if self.fit_intercept:
             H[k * r :, k * r :] = self.hessian_of_intercepts()
         return H
@@ -500,10 +524,3 @@ class Block:
             some[rows] = h[rows] * (len(active) / max(len(rows), 1))
             h = some
         return self._gram(h), h.sum()
-
-
-def symmetric(upper):
-    """The whole matrix, from its upper triangle and zeros."""
-    whole = upper + upper.T
-    whole[np.diag_indices_from(whole)] /= 2
-    return whole

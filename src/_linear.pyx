@@ -19,6 +19,10 @@ cdef extern from "linear.h" nogil:
                           double b, double b_low, const double *y, double *out)
     void psk_exact_float(intp_t n, intp_t r, const float *Z, const double *v,
                          double b, double b_low, const double *y, double *out)
+    void psk_exact_t_double(intp_t n, intp_t r, const double *Z, const double *x,
+                            double *sums)
+    void psk_exact_t_float(intp_t n, intp_t r, const float *Z, const double *x,
+                           double *sums)
     void psk_range_double(intp_t n, intp_t r, const double *Z, double *range)
     void psk_range_float(intp_t n, intp_t r, const float *Z, double *range)
     void psk_dot_double(intp_t n, intp_t r, const double *Z, const double *v,
@@ -132,6 +136,29 @@ def exact_residuals(
         else:
             psk_exact_float(n_rows, r, &Z[start, 0], &v[0], b, b_low, &y[start],
                             &out[start])
+
+
+def exact_t_dot(
+    const real_t[:, ::1] Z,       # IN  (n, r)
+    const double[::1] x,          # IN  (n,)
+    double[:, :, ::1] partial,    # INOUT (n_groups, 2, r): numbers, and what is beyond
+    int n_threads,
+):
+    """partial += Zᵀ·x, as if in twice the digits, for each group of rows."""
+    cdef:
+        intp_t n = Z.shape[0]
+        intp_t n_groups = partial.shape[0]
+        intp_t group, start, end
+    for group in prange(n_groups, nogil=True, num_threads=n_threads,
+                        use_threads_if=n_threads > 1, schedule="dynamic"):
+        start = n * group // n_groups
+        end = n * (group + 1) // n_groups
+        if real_t is double:
+            psk_exact_t_double(end - start, Z.shape[1], &Z[start, 0], &x[start],
+                               &partial[group, 0, 0])
+        else:
+            psk_exact_t_float(end - start, Z.shape[1], &Z[start, 0], &x[start],
+                              &partial[group, 0, 0])
 
 
 def t_dot(

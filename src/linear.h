@@ -112,6 +112,29 @@ CLONES static void psk_exact_##REAL(                                           \
     }                                                                          \
 }                                                                              \
                                                                                \
+/* (high, low) += Zᵀ x, the same for columns; sums is (2, r). */               \
+CLONES static void psk_exact_t_##REAL(                                         \
+    intptr_t n, intptr_t r, const REAL *Z, const double *x, double *sums)      \
+{                                                                              \
+    double product[EXACT_BLOCK], rest[EXACT_BLOCK];                            \
+    for (intptr_t i = 0; i < n; i++)                                           \
+        for (intptr_t start = 0; start < r; start += EXACT_BLOCK) {            \
+            const REAL *z = Z + i * r + start;                                 \
+            double *high = sums + start, *low = sums + r + start;              \
+            intptr_t size = r - start < EXACT_BLOCK ? r - start : EXACT_BLOCK; \
+            SIMD                                                               \
+            for (intptr_t j = 0; j < size; j++) {                              \
+                double p = z[j] * x[i];                                        \
+                product[j] = p;                                                \
+                rest[j] = __builtin_fma(z[j], x[i], -p);                       \
+            }                                                                  \
+            __asm__ volatile("" : : "r"(product) : "memory");                  \
+            SIMD                                                               \
+            for (intptr_t j = 0; j < size; j++)                                \
+                two_sum(&high[j], &low[j], product[j], rest[j]);               \
+        }                                                                      \
+}                                                                              \
+                                                                               \
 /* out = Z v */                                                                \
 CLONES static void psk_dot_##REAL(                                             \
     intptr_t n, intptr_t r, const REAL *Z, const double *v, double *out)       \

@@ -167,15 +167,21 @@ def compare(name, s, replicate):
 
 
 def cut_as_scripts(fitted, p):
-    """Features of eigenvalues that the scripts do not take for 0.
+    """Features of eigenvectors whose eigenvalues the scripts do not take for 0.
 
-    Columns of the whitening have the norm 1/√eigenvalue, and fall in order.
+    With S·K·Sᵀ = L·Lᵀ, L = (S·K·Sᵀ)·W, the singular values of L are the roots of the
+    eigenvalues, and its right singular vectors turn features to those of eigenvectors.
     """
-    if isinstance(fitted.map, psk.RandomFourierFeatures):
+    fm = fitted.map
+    if isinstance(fm, psk.RandomFourierFeatures):
         return fitted.Z
-    eigenvalues = (fitted.map.whitening_**2).sum(axis=0) ** -1.0
-    rank = np.count_nonzero(p**2 * eigenvalues > SCRIPTS_CUT)
-    return np.ascontiguousarray(fitted.Z[:, :rank])
+    (s, m), drawn = fm.sketch_.weights.shape, fm.sketch_
+    sketch = psk.Sketch((s, m), np.arange(m), drawn.weights, drawn.scale)
+    options = dict(sketch=sketch, kernel=fm.kernel_, parts="SKSt")
+    SKSt = psk.sketch_gram(fm.landmarks_, **options).SKSt
+    _, roots, rotation = np.linalg.svd(SKSt @ fm.whitening_, full_matrices=False)
+    kept = p**2 * roots**2 > SCRIPTS_CUT
+    return np.ascontiguousarray(fitted.Z @ rotation[kept].T)
 
 
 def score(fitted, models, name, s, replicate):

@@ -191,15 +191,15 @@ class SketchedEstimator(BaseEstimator):
 
         return make_map
 
-    def _fit_map(self, make_map, X, y, weight, seed, transform=True):
-        """The fitted map, and the features of X, if they are wanted."""
+    def _fit_map(self, make_map, X, y, weight, seed, form="transform"):
+        """The fitted map, and the features of X: an array, factored, or None."""
         vars(self).pop("growth_", None)
         if is_auto(self.n_components, "n_components"):
             return self._grow_map(make_map, X, y, weight, seed)
         feature_map = make_map(self._draw_sketch(make_map, X, y, seed))
-        if not transform:
+        if form is None:
             return feature_map.fit(X), None
-        return feature_map, feature_map.fit_transform(X)
+        return feature_map, getattr(feature_map, f"fit_{form}")(X)
 
     def _fit_maps(self, X, y, weight, seed, gammas, X_new):
         """(map, Z, Z_new) for each gamma; distances are computed once if possible."""
@@ -415,7 +415,9 @@ class SketchedMachine(SketchedEstimator):
         y = self._encode(y)
         if start is None:
             make_map = self._map_maker(X, weight, gamma)
-            feature_map, Z = self._fit_map(make_map, X, y, balanced, seed)
+            # products of several outputs with an array cost less
+            form = "transform" if self._decision_shape() else "features"
+            feature_map, Z = self._fit_map(make_map, X, y, balanced, seed, form)
         else:
             feature_map = self.feature_map_
             Z = feature_map.transform(X)

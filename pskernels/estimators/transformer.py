@@ -124,7 +124,7 @@ class KernelSketch(
         -------
         The transformer itself.
         """
-        self._fit(X, y, transform=False)
+        self._fit(X, y, None)
         return self
 
     def fit_transform(self, X, y=None):
@@ -140,9 +140,9 @@ class KernelSketch(
         -------
         ndarray of shape (n, n_features_out)
         """
-        return self._fit(X, y, transform=True)
+        return self._fit(X, y, "transform")
 
-    def _fit(self, X, y, transform):
+    def _fit(self, X, y, form):
         with all_or_nothing(self):
             X = self._check_points(X, reset=True)
             self._warn_if_unscaled(X)
@@ -153,7 +153,7 @@ class KernelSketch(
                 targets = targets if targets.dtype.kind in "biuf" else None
             make_map = self._map_maker(X, None, self.gamma)
             self.feature_map_, Z = self._fit_map(
-                make_map, X, targets, None, self._seed(), transform
+                make_map, X, targets, None, self._seed(), form
             )
         return Z
 

@@ -256,12 +256,16 @@ def _run(
     alphas = [_check_alpha(alpha) for alpha in alphas]
     tol = check_positive(tol, "tol")
     loss = get_loss(loss)
-    solver = get_solver(solver, loss)
+    n_threads = resolve_n_threads(n_threads)
+    features = as_features(Z, n_threads).for_solvers(min(alphas))
+    # which does not need the Gram matrix of Z itself
+    by_newton = features.penalty is not None and np.size(y) == features.n
+    solver = get_solver(solver, loss, by_newton)
+    if isinstance(solver, Adam):
+        features = features.formed()
     if max_iter is None:
         max_iter = solver.default_max_iter
     max_iter = check_int(max_iter, "max_iter", minimum=0)
-    n_threads = resolve_n_threads(n_threads)
-    features = as_features(Z, n_threads)
     n = features.n
     if features.origin is not None and not fit_intercept:
         raise ValueError("features around an origin need an intercept")
@@ -443,10 +447,14 @@ def _get_outputs(output_matrix, output_rank, Y, weight, n_threads):
     return Outputs.leading(Y, weight, rank, n_threads)
 
 
-def get_solver(solver, loss):
-    """The solver object behind a name or an object, if it can do the loss."""
+def get_solver(solver, loss, by_newton=False):
+    """The solver object behind a name or an object, if it can do the loss.
+
+    `by_newton`: "auto" means Newton's method for the squared loss, too.
+    """
     if isinstance(solver, str) and solver == "auto":
-        solver = Direct() if isinstance(loss, Squared) else Newton()
+        by_newton = by_newton or not isinstance(loss, Squared)
+        solver = Newton() if by_newton else Direct()
     elif isinstance(solver, str):
         solver = SOLVERS[check_option(solver, "solver", ("auto", *SOLVERS))]()
     elif not isinstance(solver, tuple(SOLVERS.values())):

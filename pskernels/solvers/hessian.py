@@ -13,7 +13,7 @@ were a multiple of the identity.
 import numpy as np
 from scipy.linalg import lapack
 
-from pskernels.sample import symmetric
+from pskernels._products import symmetric
 
 MAX_CG = 200
 # How often the diagonal is raised, a hundred times higher each time: from rounding to
@@ -33,10 +33,18 @@ def centred_gram(bordered):
     return gram
 
 
-def add_penalty(H, n_coef, alpha):
-    """The Hessian of n_coef coefficients and of intercepts, from that of the losses."""
+def add_penalty(H, n_coef, alpha, penalty=None):
+    """The Hessian of n_coef coefficients and of intercepts, from that of the losses.
+
+    `penalty` (r, r) is that of each r coefficients, None the identity.
+    """
     diagonal = H.reshape(-1)[:: len(H) + 1]
-    diagonal[:n_coef] += alpha
+    if penalty is None:
+        diagonal[:n_coef] += alpha
+    else:
+        for start in range(0, n_coef, len(penalty)):
+            rows = slice(start, start + len(penalty))
+            H[rows, rows] += alpha * penalty
     # where no point has a curvature, b is free, and its gradient is 0
     intercept = diagonal[n_coef:]
     intercept[~(intercept > 0)] = 1.0
@@ -106,6 +114,18 @@ def solve_factorised(factor, b):
     return lapack.dpotrs(factor, b, lower=1)[0]
 
 
+def solve_inner(features, factor, gradient, n_coef):
+    """H⁻¹·gradient, from the factor of H in the coordinates of `features.inner`."""
+    if features.penalty is None:
+        return solve_factorised(factor, gradient)
+    shape = -1, features.r
+    gradient = gradient.copy()
+    gradient[:n_coef] = features.to_inner(gradient[:n_coef].reshape(shape)).ravel()
+    solution = solve_factorised(factor, gradient)
+    solution[:n_coef] = features.from_inner(solution[:n_coef].reshape(shape)).ravel()
+    return solution
+
+
 def hessian_product(sample, outputs, alpha):
     """A function of v that gives H·v."""
     problem = sample.problem
@@ -139,7 +159,7 @@ def _product_of_one_output(sample, alpha, v, r):
     return out
 
 
-def direction_preconditioner(gram, rest, outputs, alpha, r):
+def direction_preconditioner(gram, rest, outputs, alpha, features):
     """A function of v that gives P⁻¹·v, where P has curvatures h_i·I.
 
     Directions of the outputs, the eigenvectors of M, then have nothing to do with
@@ -148,18 +168,19 @@ def direction_preconditioner(gram, rest, outputs, alpha, r):
     Parameters
     ----------
     gram : array
-        `Features.gram` with curvatures h, bordered or not.
+        That of `features.inner` with curvatures h, bordered or not.
     rest : float
         Σ h, the curvature of the intercept in directions that M has not.
     """
-    k, bordered = outputs.k, len(gram) > r
+    r, k = features.r, outputs.k
+    bordered = len(gram) > r
     factors = {}
     for value in outputs.values:
         if value not in factors:
             block = gram.copy()
             block[:r] *= np.sqrt(value)
             block[:, :r] *= np.sqrt(value)
-            factors[value] = factorise(add_penalty(block, r, alpha))
+            factors[value] = factorise(add_penalty(block, r, alpha, features.penalty))
     blocks = [factors[value] for value in outputs.values]
 
     def precondition(v):
@@ -170,7 +191,7 @@ def direction_preconditioner(gram, rest, outputs, alpha, r):
         rotated = b / (rest or 1.0)
         for a, factor in enumerate(blocks):
             one = np.append(theta[a], b[a]) if bordered else theta[a]
-            solution = solve_factorised(factor, one)
+            solution = solve_inner(features, factor, one, r)
             out[a * r : (a + 1) * r] = solution[:r]
             rotated[a : a + 1] = solution[r:]
         if bordered:
@@ -182,8 +203,11 @@ def direction_preconditioner(gram, rest, outputs, alpha, r):
     return precondition
 
 
-def conjugate_gradients(product, precondition, b, tolerance):
-    """(x, iterations): A·x = b, up to a share of the right-hand side, in P⁻¹."""
+def conjugate_gradients(product, precondition, b, tolerance, small=0.0):
+    """(x, iterations): A·x = b, up to a share of the right-hand side, in P⁻¹.
+
+    Or until the square of the residual is no more than `small`.
+    """
     x = np.zeros_like(b)
     residual = b.copy()
     z = precondition(residual)
@@ -202,7 +226,7 @@ def conjugate_gradients(product, precondition, b, tolerance):
         residual -= step * q
         z = precondition(residual)
         rho, previous = residual @ z, rho
-        if not rho > goal:
+        if not rho > goal or residual @ residual <= small:
             break
         direction *= rho / previous
         direction += z
