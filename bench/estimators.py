@@ -265,6 +265,43 @@ def _error_and_time(X, X_test, y, y_test, options, seed):
     return 1 - r2_score(y_test, result.predict(Z_test)), seconds
 
 
+def large(rounds):
+    """Whole fits of large sketches, n = 32,000, against Nystroem + Ridge."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(36_000, 8))
+    y = np.sin(X[:, 0]) + X[:, 1] * X[:, 2] + np.cos(X[:, 3])
+    y += 0.3 * rng.normal(size=len(y))
+    _fit_large("normal", X, y, rounds)
+    data = load("protein_casp")
+    order = rng.permutation(len(data["X"]))[:36_000]
+    X = StandardScaler().fit_transform(data["X"][order].astype(float))
+    _fit_large("protein_casp", X, data["y"][order].astype(float).ravel(), rounds)
+
+
+def _fit_large(name, X, y, rounds):
+    n, gamma = 32_000, 1 / X.shape[1]
+    y = (y - y.mean()) / y.std()
+    for s in (100, 400, 1000, 2000):
+        options = dict(n_components=s, gamma=gamma, random_state=0)
+        squared = dict(loss="squared", alpha=0.1 / n, **options)
+        models = {
+            "p-sr": SketchedKernelRegressor(**squared),
+            "nystroem": SketchedKernelRegressor(sketch="nystroem", **squared),
+            "scikit-learn": make_pipeline(Nystroem(**options), Ridge(alpha=0.1)),
+        }
+        times = [
+            [least(1, model.fit, X[:n], y[:n])[0] for model in models.values()]
+            for _ in range(rounds)
+        ]
+        seconds = np.min(times, axis=0)
+        parts = (
+            f"{label} {time:.3f} s ({time / seconds[-1]:.2f}), R² "
+            f"{model.score(X[n:], y[n:]):.4f}"
+            for (label, model), time in zip(models.items(), seconds, strict=True)
+        )
+        print(f"{name}, s = {s}: {'; '.join(parts)}", flush=True)
+
+
 if __name__ == "__main__":
     run_parts(
         dict(
@@ -274,6 +311,7 @@ if __name__ == "__main__":
             california=california,
             quantiles=quantiles,
             sparsity=sparsity,
+            large=large,
         ),
         __doc__,
     )
