@@ -69,7 +69,7 @@ random_state, verbose
     output_matrix : array of shape (d, d), "identity" or "residual", optional
         Couples several outputs, see `pskernels.solve`.
     solver : {"auto", "newton", "direct", "lbfgs", "adam"} or solver object
-        "auto" is "direct" for the squared loss, else "newton".
+        "auto" is "direct" for the squared loss of several outputs, else "newton".
     tol : float
         The certified gap to stop at, relative to the objective.
     max_iter : int, optional

@@ -113,7 +113,8 @@ def solve(
     fit_intercept : bool
         The intercept is not penalised.
     solver : {"auto", "newton", "direct", "lbfgs", "adam"} or solver object
-        "auto" is "direct" for the squared loss, else "newton".  Objects such as
+        "auto" is "direct" for the squared loss (but for one output on features that
+        are not formed), else "newton".  Objects such as
         ``Adam(learning_rate=0.1, random_state=0)`` have options.
     tol : float
         The certified gap to stop at, relative to the objective.

@@ -307,8 +307,8 @@ def map_terms(n, s, m):
             1.0,
             (n + landmarks / 2) * landmarks,  # values of the kernel: S·K, S·K·Sᵀ
             n * s * m,  # what they are multiplied with
-            n * s**2,  # S·K times K̃_r
-            s**3,  # eigenvectors of S·K·Sᵀ
+            n * s**2,  # S·K times W
+            s**3,  # a factor of S·K·Sᵀ
         ]
     )
 
