@@ -100,7 +100,7 @@ class Features:
         """What Gram matrices are made of: these features themselves."""
         return self
 
-    penalty = None  # ‖Θ‖² in coordinates of `inner`: that of the identity
+    W = penalty = None  # ‖Θ‖² in coordinates of `inner`: that of the identity
 
     def to_inner(self, gradient):
         """The gradient of coefficients of `inner`, from that of Θ (k, r)."""
@@ -110,9 +110,9 @@ class Features:
         """The step of Θ (k, r), from that of coefficients of `inner`."""
         return step
 
-    def for_solvers(self, alpha):
-        """These features, whose rounding is that of sums alone."""
-        return self
+    def keeps_digits(self, alpha):
+        """Tell whether `gram` has digits enough for a Hessian, which it has."""
+        return True
 
     def formed(self):
         """Z as an array, which it is."""

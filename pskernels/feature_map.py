@@ -154,9 +154,10 @@ class FeatureMap(KernelMap):
     def fit_features(self, X):
         """Fit the map; return the features of X as `solve` takes them.
 
-        Z itself is not formed, but K·Sᵀ and W: that takes half of the memory of
-        `fit_transform`, and 2·n·s·r operations less.  (Where K·Sᵀ is so far from 0 that
-        digits would be lost, it is Z after all.)
+        Z itself is not formed, but K·Sᵀ and W, for 2·n·s·r operations less than
+        `fit_transform`.  (Where K·Sᵀ is so far from 0 that digits would be lost, it is
+        Z after all; and `solve` forms it beside K·Sᵀ for losses with corners, and where
+        alpha is too small for what the Gram matrix of K·Sᵀ loses.)
 
         Parameters
         ----------

@@ -5,8 +5,10 @@
     FeatureBlocks     features of some rows each, one after the other
 
 All of them have n rows of r features and answer: `dot` (predictions), `check_finite`,
-`largest`, `sum_error` (what certificates ask for), `near_zero`, `moved`, `with_threads`
-and `blocks`.  Their blocks, which a `Sample` asks one by one, have `t_dot`, `gram`,
+`largest`, `sum_error`, `n_terms` (what certificates ask for), `near_zero`, `moved`,
+`with_threads`, `formed` and `blocks`; and, since Hessians are those of what features
+are made of (`inner`): `penalty`, `to_inner`, `from_inner`, `rounding_of_gram`,
+`keeps_digits`.  Their blocks, which a `Sample` asks one by one, have `t_dot`, `gram`,
 `bordered_t_dot`, `bordered_gram_dot` and `exact_residuals` as well: vectors of all
 points never need to be in one place.
 """
@@ -167,13 +169,12 @@ class FactoredFeatures:
         return lapack.dtrtrs(self.W, step.T)[0].T
 
     def rounding_of_gram(self, alpha):
-        """A bound on the rounding of `gram`, relative to alpha: that of a Hessian."""
+        """The size of the rounding of `gram`, relative to alpha: that of a Hessian."""
         return EPS * (self.largest @ self.largest) / alpha
 
-    def for_solvers(self, alpha):
-        """These features, or Z where their Gram matrix would lose too many digits."""
-        few = self.rounding_of_gram(alpha) > MOST_ROUNDING
-        return self.formed() if few else self
+    def keeps_digits(self, alpha):
+        """Tell whether the Gram matrix of A has digits enough for a Hessian."""
+        return self.rounding_of_gram(alpha) <= MOST_ROUNDING
 
     def formed(self):
         """Z as an array after all."""
@@ -206,7 +207,8 @@ class FeatureBlocks:
         first = self.blocks[0]
         self.penalty, self.n_terms = first.penalty, first.n_terms
         self.to_inner, self.from_inner = first.to_inner, first.from_inner
-        self.rounding_of_gram = first.rounding_of_gram
+        if any(not np.array_equal(first.W, block.W) for block in self.blocks):
+            raise ValueError("blocks must have the same factor W, or none")
 
     def with_threads(self, n_threads):
         """The same for another number of threads."""
@@ -237,12 +239,13 @@ class FeatureBlocks:
         """The same of arrays."""
         return FeatureBlocks(block.formed() for block in self.blocks)
 
-    def for_solvers(self, alpha):
-        """Blocks that keep enough digits, all of the same kind."""
-        blocks = [block.for_solvers(alpha) for block in self.blocks]
-        if len({type(block) for block in blocks}) > 1:
-            return self.formed()
-        return FeatureBlocks(blocks)
+    def keeps_digits(self, alpha):
+        """Tell whether Gram matrices have digits enough for a Hessian."""
+        return all(block.keeps_digits(alpha) for block in self.blocks)
+
+    def rounding_of_gram(self, alpha):
+        """The size of the rounding of Gram matrices, relative to alpha."""
+        return max(block.rounding_of_gram(alpha) for block in self.blocks)
 
     def near_zero(self):
         """Move columns that are far from 0 to a common origin amid them."""

@@ -124,7 +124,7 @@ class Sample:
         self.exact = False
 
     def place_exactly(self, coef, intercept):
-        """Compute residuals of a model as it is returned, each rounded once.
+        """Compute residuals of a model as it is returned, without rounding on the way.
 
         From then on sums over points are computed as if in twice the digits, too.
         """

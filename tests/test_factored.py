@@ -207,10 +207,58 @@ def test_features_of_a_map(sketch, form, rng):
     )
 
 
+@pytest.mark.parametrize("loss", ["squared", "huber", "absolute"])
+def test_a_cold_path_is_solve_to_the_last_bit(loss, rng):
+    """Also where some alphas need Z, and others do not."""
+    X = rng.normal(size=(300, 2))
+    y = np.sin(2 * X.sum(axis=1))
+    F = psk.FeatureMap(
+        gamma=0.5, sketch=psk.SubSampling(40), random_state=0
+    ).fit_features(X)
+    alphas = [1e-2, 1e-4, 1e-9]
+    assert [F.keeps_digits(alpha) for alpha in alphas] == [True, True, False]
+    options = dict(loss=loss, tol=1e-4)
+    path = psk.path(F, y, alphas=alphas, warm=False, **options)
+    for model, alpha in zip(path, alphas, strict=True):
+        alone = psk.solve(F, y, alpha=alpha, **options)
+        np.testing.assert_array_equal(model.coef, alone.coef)
+        assert (model.alpha, model.solver) == (alpha, alone.solver)
+    warm = psk.path(F, y, alphas=alphas, **options)
+    for model, other in zip(warm, path, strict=True):
+        assert model.objective == pytest.approx(other.objective, rel=3e-4)
+
+
+@pytest.mark.parametrize("loss", ["absolute", psk.Pinball(0.75), "hinge", "huber"])
+@pytest.mark.parametrize("n, gamma", [(60, 2.0), (60, 1.0), (5, 0.01)])
+def test_near_interpolation(loss, n, gamma, rng):
+    """No more steps than with Z: corners bend too much for what a Gram matrix loses."""
+    X = rng.normal(size=(n, 2))
+    y = np.sin(2 * X.sum(axis=1))
+    y = np.sign(y) if loss == "hinge" else y
+    sketch = psk.SubSampling(indices=np.arange(n))
+    F = psk.FeatureMap(gamma=gamma, sketch=sketch).fit_features(X)
+    options = dict(loss=loss, alpha=1e-6, tol=1e-6)
+    factored, formed = (psk.solve(given, y, **options) for given in (F, F.formed()))
+    assert factored.converged and formed.converged
+    assert factored.n_iter <= 2 * formed.n_iter + 2
+    assert factored.objective == pytest.approx(formed.objective, rel=3e-6, abs=1e-12)
+
+
 def test_products_far_from_zero_are_formed(rng):
     X = 1e5 + rng.normal(size=(100, 2))
     features = psk.FeatureMap("linear", sketch=psk.SubSampling(2)).fit_features(X)
     assert isinstance(features, Features)
+
+
+def test_blocks_of_other_factors_are_refused(rng):
+    A = rng.normal(size=(20, 2))
+    one, other = (
+        FactoredFeatures(A, W, np.eye(2), 1) for W in np.eye(2) * [[[1]], [[2]]]
+    )
+    with pytest.raises(ValueError, match="the same factor W, or none"):
+        FeatureBlocks([one, other])
+    with pytest.raises(ValueError, match="the same factor W, or none"):
+        FeatureBlocks([one, one.formed()])
 
 
 def test_shapes_are_checked():

@@ -52,6 +52,7 @@ from pskernels.kernels import (
     get_kernel,
     is_precomputed,
 )
+from pskernels.losses import LOSSES
 from pskernels.sketches import WITH_P, Sketch, SubSampling, get_sketch
 from pskernels.solvers import path
 
@@ -415,8 +416,7 @@ class SketchedMachine(SketchedEstimator):
         y = self._encode(y)
         if start is None:
             make_map = self._map_maker(X, weight, gamma)
-            # products of several outputs with an array cost less
-            form = "transform" if self._decision_shape() else "features"
+            form = "features" if self._is_smooth() else "transform"
             feature_map, Z = self._fit_map(make_map, X, y, balanced, seed, form)
         else:
             feature_map = self.feature_map_
@@ -426,6 +426,14 @@ class SketchedMachine(SketchedEstimator):
         (result,) = self._solve(Z, y, balanced, [self.alpha], start=start)
         self._keep(feature_map, result)
         return self
+
+    def _is_smooth(self):
+        """Whether features need not be formed: for one output, and a loss that bends.
+
+        Products of several outputs with an array cost less.
+        """
+        loss = LOSSES.get(str(getattr(self, "loss", "pinball")))
+        return bool(loss and loss().smooth and not self._decision_shape())
 
     def _check_data(self, X, y, sample_weight):
         """X, y, and weights or None, as arrays."""

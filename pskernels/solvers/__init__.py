@@ -236,8 +236,35 @@ tol, max_iter, start, n_threads, verbose
     )
 
 
-def _run(
-    Z,
+def _run(Z, y, *, alphas, loss, warm, n_threads, **options):
+    """A result for each alpha, on features that are formed where that is needed."""
+    alphas = [_check_alpha(alpha) for alpha in alphas]
+    loss = get_loss(loss)
+    n_threads = resolve_n_threads(n_threads)
+    features = as_features(Z, n_threads)
+    # the envelopes of losses with corners bend so much that few digits are left
+    kept = [loss.smooth and features.keeps_digits(alpha) for alpha in alphas]
+    if warm:
+        kept = [all(kept)] * len(alphas)
+    results = [None] * len(alphas)
+    for keep in sorted(set(kept)):  # each alpha as if it were alone
+        some = [k for k, one in enumerate(kept) if one == keep]
+        found = _run_alike(
+            features if keep else features.formed(),
+            y,
+            alphas=[alphas[k] for k in some],
+            loss=loss,
+            warm=warm,
+            n_threads=n_threads,
+            **options,
+        )
+        for k, result in zip(some, found, strict=True):
+            results[k] = result
+    return results
+
+
+def _run_alike(
+    features,
     y,
     *,
     alphas,
@@ -254,11 +281,7 @@ def _run(
     n_threads,
     verbose,
 ):
-    alphas = [_check_alpha(alpha) for alpha in alphas]
     tol = check_positive(tol, "tol")
-    loss = get_loss(loss)
-    n_threads = resolve_n_threads(n_threads)
-    features = as_features(Z, n_threads).for_solvers(min(alphas))
     # which does not need the Gram matrix of Z itself
     by_newton = features.penalty is not None and np.size(y) == features.n
     solver = get_solver(solver, loss, by_newton)

@@ -60,14 +60,14 @@ DRIFT = 1e-3
 # Conjugate gradients: the residual falls to this share of the gradient.  Steps of
 # several outputs take so many iterations that fewer of them pay.
 CG_TOLERANCE = 0.05
-# Where rounding of a Hessian is more than this share of alpha, its factor is taken for
-# a preconditioner, and the residual falls to so much.
-EXACT_ENOUGH = 1.0
+CG_TOLERANCE_OF_OUTPUTS = 0.3
 # A step of the squared loss ends at a gap of this share of tol, times the objective
 # before it, which may be several times that behind it.
 SMALL = 0.1
+# Where rounding of a Hessian is more than this share of alpha, its factor is taken for
+# a preconditioner, and the residual falls to so much.
+EXACT_ENOUGH = 1.0
 REFINED = 1e-3
-CG_TOLERANCE_OF_OUTPUTS = 0.3
 
 # Rows of the subsample for each feature, and a first guess of the iterations: low,
 # so that CG is tried, and what it took is known from then on.
