@@ -110,10 +110,6 @@ class Features:
         """The step of Θ (k, r), from that of coefficients of `inner`."""
         return step
 
-    def keeps_digits(self, alpha):
-        """Tell whether `gram` has digits enough for a Hessian, which it has."""
-        return True
-
     def formed(self):
         """Z as an array, which it is."""
         return self

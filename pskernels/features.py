@@ -7,10 +7,10 @@
 All of them have n rows of r features and answer: `dot` (predictions), `check_finite`,
 `largest`, `sum_error`, `n_terms` (what certificates ask for), `near_zero`, `moved`,
 `with_threads`, `formed` and `blocks`; and, since Hessians are those of what features
-are made of (`inner`): `penalty`, `to_inner`, `from_inner`, `rounding_of_gram`,
-`keeps_digits`.  Their blocks, which a `Sample` asks one by one, have `t_dot`, `gram`,
-`bordered_t_dot`, `bordered_gram_dot` and `exact_residuals` as well: vectors of all
-points never need to be in one place.
+are made of (`inner`): `penalty`, `to_inner`, `from_inner`, `rounding_of_gram`.  Their
+blocks, which a `Sample` asks one by one, have `t_dot`, `gram`, `bordered_t_dot`,
+`bordered_gram_dot`, `exact_residuals` and `exact_t_dot` as well: vectors of all points
+never need to be in one place.
 """
 
 from copy import copy
@@ -22,10 +22,6 @@ from pskernels._exact import exact_product, two_sum
 from pskernels._products import EPS, Features, far_origin, matmul, symmetric
 from pskernels._threads import cached_property
 from pskernels._validation import check_points, common_dtype
-
-# Rounding of the Gram matrix of what features are made of, in units of alpha, beyond
-# which conjugate gradients would take too long to make up for it.
-MOST_ROUNDING = 64.0
 
 
 def as_features(Z, n_threads):
@@ -172,10 +168,6 @@ class FactoredFeatures:
         """The size of the rounding of `gram`, relative to alpha: that of a Hessian."""
         return EPS * (self.largest @ self.largest) / alpha
 
-    def keeps_digits(self, alpha):
-        """Tell whether the Gram matrix of A has digits enough for a Hessian."""
-        return self.rounding_of_gram(alpha) <= MOST_ROUNDING
-
     def formed(self):
         """Z as an array after all."""
         A, W = self.inner.Z, self.W.astype(self.dtype, order="C")
@@ -238,10 +230,6 @@ class FeatureBlocks:
     def formed(self):
         """The same of arrays."""
         return FeatureBlocks(block.formed() for block in self.blocks)
-
-    def keeps_digits(self, alpha):
-        """Tell whether Gram matrices have digits enough for a Hessian."""
-        return all(block.keeps_digits(alpha) for block in self.blocks)
 
     def rounding_of_gram(self, alpha):
         """The size of the rounding of Gram matrices, relative to alpha."""

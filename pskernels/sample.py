@@ -10,6 +10,7 @@ Arrays: Θ is (k, r), b is (d,), and what points have is (d, n).
 """
 
 import math
+import operator
 from itertools import chain
 
 import numpy as np
@@ -32,29 +33,19 @@ def _every(action):
     return method
 
 
-def _total(answer):
+def _add_parts(totals, parts):
+    return [total + part for total, part in zip(totals, parts, strict=True)]
+
+
+def _total(answer, add=operator.add):
     """A method that adds up what the blocks answer, in their order."""
 
     def method(self, *arguments):
         blocks = self.blocks
         total = getattr(blocks[0], answer)(*arguments)
         for block in blocks[1:]:
-            total = total + getattr(block, answer)(*arguments)
+            total = add(total, getattr(block, answer)(*arguments))
         return total
-
-    return method
-
-
-def _totals(answer):
-    """The same for answers of several parts."""
-
-    def method(self, *arguments):
-        blocks = self.blocks
-        totals = getattr(blocks[0], answer)(*arguments)
-        for block in blocks[1:]:
-            pairs = zip(totals, getattr(block, answer)(*arguments), strict=True)
-            totals = [total + part for total, part in pairs]
-        return totals
 
     return method
 
@@ -101,10 +92,10 @@ class Sample:
     _pull_exactly = _total("pull_exactly")
     rounding = _total("rounding")
     n_to_add = _total("n_to_add")
-    grams = _totals("grams")
+    grams = _total("grams", _add_parts)
     gram_of_weights = _total("gram_of_weights")
     norm_hessian = _total("norm_hessian")
-    hessian_product = _totals("hessian_product")
+    hessian_product = _total("hessian_product", _add_parts)
     bordered_product = _total("bordered_product")
 
     _shrink = _every("shrink")
@@ -115,7 +106,7 @@ class Sample:
     _zeta_total = _total("zeta_total")
     _hessian_of_intercepts = _total("hessian_of_intercepts")
     _n_curved = _total("n_curved")
-    _mean_gram = _totals("mean_gram")
+    _mean_gram = _total("mean_gram", _add_parts)
 
     def place(self, theta, b):
         """Compute residuals from Θ and b themselves."""
@@ -298,7 +289,7 @@ class Block:
         self.points.residuals(u, b)
 
     def place_exactly(self, coef, intercept):
-        """Compute residuals of a model as it is returned, each rounded once.
+        """Compute residuals of a model as it is returned, without rounding on the way.
 
         The intercept (2, d) is in numbers, and what they have no room for.
         """
@@ -446,11 +437,14 @@ class Block:
         return sum(gram.n_to_add(h) for gram, h in self._with_weights())
 
     def grams(self):
-        """Upper triangles of [Z 1]ᵀ·diag(h)·[Z 1], a list: h for each output."""
+        """Bordered Gram matrices of `features.inner`, a list: h for each output.
+
+        Upper triangles, in whose coordinates solvers have their systems.
+        """
         return [gram(h) for gram, h in self._with_weights()]
 
     def gram_of_weights(self):
-        """The Gram matrix of the weights themselves, for the squared loss."""
+        """The Gram matrix of Z itself with the weights, for the squared loss."""
         return self.features.gram(self.points.weight, bordered=self.fit_intercept)
 
     def _gram(self, h):

@@ -7,7 +7,7 @@ import pytest
 
 import pskernels as psk
 from pskernels._products import Features
-from pskernels.features import FeatureBlocks
+from pskernels.features import FeatureBlocks, as_features
 from pskernels.objective import Problem
 from pskernels.outputs import Outputs
 from pskernels.sample import Sample
@@ -99,6 +99,8 @@ def test_results_do_not_depend_on_threads(rng):
     Z, y = rng.normal(size=(40_000, 30)), rng.standard_t(2, size=40_000)
     options = dict(loss="absolute", alpha=1e-3, tol=1e-4)
     features = FeatureBlocks(Features(part, 4) for part in np.split(Z, [25_000]))
+    for k in (1, 4):  # a forked child would wait for threads that it does not have
+        assert [b.n_threads for b in as_features(features, k).blocks] == [k, k]
     one, four = (psk.solve(features, y, n_threads=k, **options) for k in (1, 4))
     np.testing.assert_array_equal(one.coef, four.coef)
     np.testing.assert_array_equal(one.dual, four.dual)

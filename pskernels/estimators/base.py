@@ -416,8 +416,9 @@ class SketchedMachine(SketchedEstimator):
         y = self._encode(y)
         if start is None:
             make_map = self._map_maker(X, weight, gamma)
-            form = "features" if self._is_smooth() else "transform"
-            feature_map, Z = self._fit_map(make_map, X, y, balanced, seed, form)
+            feature_map, Z = self._fit_map(
+                make_map, X, y, balanced, seed, self._form_of_features()
+            )
         else:
             feature_map = self.feature_map_
             Z = feature_map.transform(X)
@@ -427,13 +428,14 @@ class SketchedMachine(SketchedEstimator):
         self._keep(feature_map, result)
         return self
 
-    def _is_smooth(self):
-        """Whether features need not be formed: for one output, and a loss that bends.
+    def _form_of_features(self):
+        """How features serve the solver best: factored for one output, of smooth loss.
 
-        Products of several outputs with an array cost less.
+        Products of several outputs with an array cost less, and corners need it.
         """
         loss = LOSSES.get(str(getattr(self, "loss", "pinball")))
-        return bool(loss and loss().smooth and not self._decision_shape())
+        factored = loss and loss().smooth and not self._decision_shape()
+        return "features" if factored else "transform"
 
     def _check_data(self, X, y, sample_weight):
         """X, y, and weights or None, as arrays."""

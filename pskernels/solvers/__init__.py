@@ -55,6 +55,10 @@ SOLVERS = {solver.name: solver for solver in (Direct, Newton, LBFGS, Adam)}
 # Squares of coefficients, which grow like 1/alpha, must not overflow.
 SMALLEST_ALPHA = 1e-100
 
+# Where the Gram matrix of what features are made of loses more than this, in units of
+# alpha, conjugate gradients would take too long to make up for it.
+MOST_ROUNDING = 64.0
+
 
 def solve(
     Z,
@@ -243,7 +247,10 @@ def _run(Z, y, *, alphas, loss, warm, n_threads, **options):
     n_threads = resolve_n_threads(n_threads)
     features = as_features(Z, n_threads)
     # the envelopes of losses with corners bend so much that few digits are left
-    kept = [loss.smooth and features.keeps_digits(alpha) for alpha in alphas]
+    kept = [
+        loss.smooth and features.rounding_of_gram(alpha) <= MOST_ROUNDING
+        for alpha in alphas
+    ]
     if warm:
         kept = [all(kept)] * len(alphas)
     results = [None] * len(alphas)

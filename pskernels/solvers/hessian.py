@@ -116,8 +116,6 @@ def solve_factorised(factor, b):
 
 def solve_inner(features, factor, gradient, n_coef):
     """H⁻¹·gradient, from the factor of H in the coordinates of `features.inner`."""
-    if features.penalty is None:
-        return solve_factorised(factor, gradient)
     shape = -1, features.r
     gradient = gradient.copy()
     gradient[:n_coef] = features.to_inner(gradient[:n_coef].reshape(shape)).ravel()
