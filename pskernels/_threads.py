@@ -4,10 +4,10 @@ import math
 import os
 import threading
 import time
-from contextlib import contextmanager
 from functools import cache
 
 from pskernels._build_info import COMPILER, OPENMP, openmp_max_threads
+from pskernels._guard import Guard
 from pskernels._validation import check_int
 
 __all__ = [
@@ -177,38 +177,47 @@ class _BlasLimit:
     """Limit BLAS to one thread while at least one caller is inside.
 
     The limits of OpenBLAS are global: were each of two overlapping callers to restore
-    what it found, the last one would leave BLAS limited for good.
+    what it found, the last one would leave BLAS limited for good.  Ctrl-C may come
+    between any two steps: what it leaves undone is done when the caller is let out
+    once more.
     """
 
     def __init__(self):
         # reentrant: a signal handler may fork while its thread holds the lock
         self._lock = threading.RLock()
-        self._inside = []  # the thread of each caller
+        self._inside = {}  # the thread of each caller, by the caller's guard
         self._libraries = None
-        self._before = ()  # their numbers of threads
+        self._before = None  # their numbers of threads, while they are limited
 
-    @contextmanager
     def __call__(self):
-        with self._lock:
-            if not self._inside:
-                self._limit()
-            self._inside.append(threading.get_ident())
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._inside.remove(threading.get_ident())
-                if not self._inside:
-                    self._set(self._before)
+        return Guard(self._let_in, self._let_out)
 
-    def _limit(self):
+    def _let_in(self, caller):
+        with self._lock:
+            self._inside[caller] = threading.get_ident()
+            if self._before is None:
+                libraries = self._find_libraries()
+                self._before = [library.get_num_threads() for library in libraries]
+                self._set([1] * len(libraries))
+
+    def _let_out(self, caller):
+        """Let a caller out who may be out already."""
+        with self._lock:
+            self._inside.pop(caller, None)
+            self._lift()
+
+    def _lift(self):
+        if not self._inside and self._before is not None:
+            self._set(self._before)
+            self._before = None
+
+    def _find_libraries(self):
         if self._libraries is None:
             from threadpoolctl import ThreadpoolController
 
             blas = ThreadpoolController().select(user_api="blas")
             self._libraries = blas.lib_controllers
-        self._before = [library.get_num_threads() for library in self._libraries]
-        self._set([1] * len(self._libraries))
+        return self._libraries
 
     def _set(self, numbers):
         """Set the numbers of threads of the libraries, from whichever thread it is.
@@ -237,11 +246,11 @@ class _BlasLimit:
 
     def release_in_child(self):
         """Forget the callers in threads that a fork has left behind."""
-        if self._inside:
-            me = threading.get_ident()
-            self._inside = [thread for thread in self._inside if thread == me]
-            if not self._inside:
-                self._set(self._before)
+        me = threading.get_ident()
+        self._inside = {
+            caller: thread for caller, thread in self._inside.items() if thread == me
+        }
+        self._lift()
         self._lock.release()
 
 

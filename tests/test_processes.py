@@ -4,6 +4,7 @@ Every wait has a limit of time: a child that hangs is killed, and the test fails
 marked `long` repeat what the quick ones do, many times.
 """
 
+import dis
 import hashlib
 import importlib.util
 import json
@@ -225,6 +226,53 @@ def test_the_blas_limit_ends_with_the_last_caller_in_whichever_thread():
             assert blas_threads() == {1}  # the other one is still inside
         assert blas_threads() == {2}
     assert blas_threads() == before
+
+
+def limit_blas_interrupted_at(step):
+    """Limit BLAS, with Ctrl-C the step-th time that Python looks for signals in it.
+
+    It does so behind calls, at the start of functions and where loops turn back.
+    Returns whether there was such a time, and the functions that were interrupted.
+    """
+    left, functions, last = step, set(), {}
+
+    def trace(frame, event, argument):
+        nonlocal left
+        if frame.f_code.co_filename != _threads.__file__:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            before = last.get(id(frame), "")
+            last[id(frame)] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+            if before.startswith(("RESUME", "CALL", "JUMP_BACKWARD")):
+                functions.add(frame.f_code.co_name)
+                left -= 1
+                if left < 0:
+                    raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        with _threads.single_threaded_blas():
+            pass
+    except KeyboardInterrupt:
+        return True, functions
+    finally:
+        sys.settrace(None)
+    return False, functions
+
+
+def test_ctrl_c_at_any_moment_of_the_blas_limit_does_not_leave_it_set():
+    with _threads.single_threaded_blas():
+        pass  # libraries are known
+    before = blas_threads()
+    interrupted, step = True, 0
+    while interrupted:
+        interrupted, functions = limit_blas_interrupted_at(step)
+        assert blas_threads() == before, (step, functions)
+        assert not _threads.single_threaded_blas._inside
+        step += 1
+    assert step > 10 and {"_let_in", "_let_out", "_set"} <= functions
 
 
 def blas_threads_around_a_fit():
@@ -529,6 +577,7 @@ other = lambda: xgboost.train(
 }
 
 BOTH = """
+import dis
 import hashlib
 import numpy as np
 X = np.random.default_rng(0).normal(size=(1500, 4))
