@@ -1,30 +1,22 @@
-"""Blocks of W · K(landmarks, points): between the public API and native code.
+"""Tiles of W · K(landmarks, points) by the compiled engine, and columns' moments.
 
-`fill_product` walks over blocks of landmarks and of points; a *tiles* object
-computes one block, by the compiled engine (`NativeTiles`) or where K comes from
-Python (`PythonTiles`).  Between blocks Python handles signals, so that Ctrl-C
-works, and progress is reported.
+    NativeTiles     W of any kind: panels of K are summed up in the cache
+    SelectedTiles   W with one entry in each row: panels of K are the result
+
+What they are part of, and tiles that come from Python, is in `_tiles`.
 """
 
 import math
 import os
-import time
 from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
 
 from pskernels import _gram
-from pskernels._points import COPY_BYTES, Rows, squared_norms, total_variance
-from pskernels._progress import progress
-from pskernels._threads import single_threaded_blas, threads_for
-from pskernels._validation import (
-    check_compressed,
-    check_option,
-    check_real_array,
-    common_dtype,
-)
-from pskernels.kernels import CallableKernel, Precomputed
+from pskernels._points import COPY_BYTES, Rows, total_variance
+from pskernels._threads import threads_for
+from pskernels._validation import check_option, common_dtype
 
 # A panel of K, ROW_TILE landmarks by 4 to 32 points, stays in the first-level
 # cache; GROUP_BYTES of landmarks, one tile or more, in the second-level one.
@@ -37,27 +29,15 @@ COL_TILE = 256
 # The cost of a kernel value is counted in features, FIXED_COST of them for the
 # kernel function.  A thread takes well under 0.1 s for a tile of points and a
 # block of landmarks of BLOCK_COST; a first call of FIRST_CALL_COST for each
-# thread shows the speed, and later ones are cut to take CALL_SECONDS.
+# thread shows the speed, by which later ones are cut.
 FIXED_COST = 32
 BLOCK_COST = 2**21
 FIRST_CALL_COST = 2**30
-CALL_SECONDS = 0.15
 
 # Points whose moments are taken in one call, well under 0.1 s.
 MOMENT_BYTES = 2**28
 # Numbers that make a thread worthwhile: some 50 µs of them.
 MOMENT_GRAIN = 2**15
-
-# Side of a tile of K that comes from Python.
-PYTHON_TILE = 512
-
-# Landmarks whose columns of S·K are multiplied by Sᵀ at a time.
-SKST_COLUMNS = 4096
-
-# Cost of a scalar product of two sparse rows and of a kernel value by NumPy, and of
-# each entry that they have in common, counted in features of the compiled engine.
-SPARSE_PAIR_COST = 600
-SPARSE_ENTRY_COST = 150
 
 # |a|² + |b|² - 2ab carries an error of about the unit roundoff times the norms,
 # which the exponential turns into a relative one.  Tiles with norms above this
@@ -225,13 +205,8 @@ def _choose_tiling(problem, n_threads, memory_limit):
         )
     copied_tiles = int(problem.copies_points)
     least = _Tiling(row_tile, max(1, group), 1, nr, copied_tiles, 1)
+    _check_memory(least.n_bytes(problem), memory_limit, problem.s, problem.d)
     spare = memory_limit - least.n_bytes(problem)
-    if spare < 0:
-        raise ValueError(
-            f"memory_limit={memory_limit} bytes is too small for {problem.s} rows of "
-            f"results and {problem.d} features: at least {least.n_bytes(problem)} are "
-            "needed"
-        )
     # half of what is to spare for landmarks, the other for threads and points
     row_tiles = min(
         max(1, BLOCK_COST // (problem.cost * row_tile)),
@@ -258,6 +233,59 @@ def _aligned_buffers(n_threads, size):
     return buffer[shift : shift + n_threads * size].reshape(n_threads, size)
 
 
+class _Packing:
+    """How points of a kernel, for one gamma or several, are packed for the engine."""
+
+    def __init__(self, kernel, center, dtype, gammas):
+        self.dtype = dtype
+        self.ratios = np.ones(1)
+        if gammas is not None:
+            # of the largest one: distances, and with them their errors, only shrink
+            kernel = replace(kernel, gamma=max(gammas))
+            self.ratios = np.array(gammas) / kernel.gamma
+        self._kernel = kernel
+        self._center = center
+        self.mr, self.nr, _ = _gram.block_shape(dtype == np.float64)
+        self.spec = dict(
+            kernel=_gram.KERNEL_CODES[kernel.name],
+            degree=kernel.degree,
+            coef0=kernel.coef0,
+            direct_above=DIRECT_ABOVE[str(dtype)],
+            factor=kernel.factor,
+            normalised=kernel.normalised,
+        )
+
+    def pack(self, points, start, end, width, n_threads):
+        """Points [start, end) in panels of so many, and their squared norms."""
+        Z = points.get(start, end, self.dtype)
+        size = _ceil_to(len(Z), width)
+        packed = np.empty(size * Z.shape[1], self.dtype)
+        norms = np.empty(size, self.dtype)
+        _gram.pack(Z, self._center, packed, norms, self.spec, width, n_threads)
+        if not np.isfinite(packed).all():
+            raise ValueError(
+                f"points overflow {self.dtype} when they are scaled for "
+                f"{self._kernel}; take a smaller gamma, or float64"
+            )
+        return packed, norms
+
+    @property
+    def center(self):
+        return self._center
+
+
+def _largest_of_tiles(norms, n, row_tile):
+    return np.maximum.reduceat(norms, np.arange(0, n, row_tile)).astype(np.float64)
+
+
+def _check_memory(needed, memory_limit, s, d):
+    if needed > memory_limit:
+        raise ValueError(
+            f"memory_limit={memory_limit} bytes is too small for {s} rows of "
+            f"results and {d} features: at least {needed} are needed"
+        )
+
+
 class NativeTiles:
     """W · K(landmarks, points) for one block of landmarks, by the engine.
 
@@ -278,18 +306,12 @@ class NativeTiles:
         memory_limit,
         gammas=None,
     ):
-        self._ratios = np.ones(1)
-        if gammas is not None:
-            # of the largest one: distances, and with them their errors, only shrink
-            kernel = replace(kernel, gamma=max(gammas))
-            self._ratios = np.array(gammas) / kernel.gamma
-        n_gammas = len(self._ratios)
+        self._packing = packing = _Packing(kernel, center, dtype, gammas)
+        n_gammas = len(packing.ratios)
         s = weights.shape[0]
         self.n, self.m = points.n, landmarks.n
         self.shape = (s,) if gammas is None else (n_gammas, s)  # of a column of results
         self.dtype = dtype
-        self._kernel = kernel
-        self._center = center
         self._landmarks = landmarks
         self._points = points
         self._weights = weights
@@ -320,328 +342,185 @@ class NativeTiles:
     def load_rows(self, start, end):
         """Pack the landmarks [start, end) and their weights."""
         self._loaded = None  # its memory is free for the next one
-        Z = self._landmarks.get(start, end, self.dtype)
-        mr, _, _ = _gram.block_shape(self.dtype == np.float64)
-        A = np.empty(_ceil_to(len(Z), mr) * Z.shape[1], self.dtype)
-        a_norm = np.empty(_ceil_to(len(Z), mr), self.dtype)
-        _gram.pack_landmarks(
-            Z,
-            self._center,
-            A,
-            a_norm,
-            self._kernel.factor,
-            self._kernel.normalised,
-            self._tiling.n_threads,
+        packing, tiling = self._packing, self._tiling
+        A, a_norm = packing.pack(
+            self._landmarks, start, end, packing.mr, tiling.n_threads
         )
-        if not np.isfinite(A).all():
-            raise ValueError(
-                f"points overflow {self.dtype} when they are scaled for "
-                f"{self._kernel}; take a smaller gamma, or float64"
-            )
-        tile_starts = np.arange(0, len(Z), self._tiling.row_tile)
-        norm_max = np.maximum.reduceat(a_norm, tile_starts).astype(np.float64)
         weights = self._weights
-        if len(Z) < self.m:
+        if end - start < self.m:
             weights = weights[:, start:end]
-        self._n_rows = len(Z)
-        self._row_start = start
-        self._loaded = A, a_norm, norm_max, *self._native_weights(weights, tile_starts)
+        self._rows = start, end
+        self._loaded = dict(
+            A=A,
+            a_norm=a_norm,
+            tile_norm_max=_largest_of_tiles(a_norm, end - start, tiling.row_tile),
+            **self._native_weights(weights),
+        )
 
-    def _native_weights(self, weights, tile_starts):
-        """(tile_ptr, landmark, row, weight, W) of `gram_block`."""
+    def _native_weights(self, weights):
+        """The weights as `gram_block` takes them."""
+        names = ("tile_ptr", "landmark", "row", "weight", "W")
         if not sp.issparse(weights):
-            return None, None, None, None, weights.astype(self.dtype, copy=False)
-        column = np.arange(weights.shape[1], dtype=np.int32) % self._tiling.row_tile
-        return (
-            weights.indptr[np.append(tile_starts, weights.shape[1])].astype(np.int64),
-            np.repeat(column, np.diff(weights.indptr)).astype(np.int32, copy=False),
-            weights.indices.astype(np.int32, copy=False),
-            weights.data.astype(self.dtype, copy=False),
-            None,
+            return dict.fromkeys(names) | {"W": weights.astype(self.dtype, copy=False)}
+        row_tile, m = self._tiling.row_tile, weights.shape[1]
+        tile_starts = np.append(np.arange(0, m, row_tile), m)
+        column = np.arange(m, dtype=np.int32) % row_tile
+        return dict(
+            tile_ptr=weights.indptr[tile_starts].astype(np.int64),
+            landmark=np.repeat(column, np.diff(weights.indptr)).astype(
+                np.int32, copy=False
+            ),
+            row=weights.indices.astype(np.int32, copy=False),
+            weight=weights.data.astype(self.dtype, copy=False),
+            W=None,
         )
 
     def add_columns(self, out, start, end, scale, accumulate, triangle):
         """out (+)= scale · W · K(loaded landmarks, points [start, end))."""
-        kernel = self._kernel
+        row_start, row_end = self._rows
+        tiling = self._tiling
         _gram.gram_block(
             self._points.get(start, end, self.dtype),
-            self._center,
-            *self._loaded,
-            out if out.ndim == 3 else out[None],
-            self._buffers,
-            (
-                _gram.KERNEL_CODES[kernel.name],
-                kernel.degree,
-                kernel.coef0,
-                DIRECT_ABOVE[str(self.dtype)],
+            self._packing.center,
+            **self._loaded,
+            out=out if out.ndim == 3 else out[None],
+            buffers=self._buffers,
+            ratios=self._packing.ratios,
+            spec=self._packing.spec,
+            tiling=dict(
+                row_tile=tiling.row_tile, group=tiling.group, col_tile=tiling.col_tile
             ),
-            self._ratios,
-            kernel.factor,
-            kernel.normalised,
-            scale,
-            self._n_rows,
-            self._tiling.row_tile,
-            self._tiling.group,
-            self._tiling.col_tile,
-            accumulate,
-            triangle,
-            self._row_start,
-            start,
-            self._tiling.n_threads,
+            window=dict(
+                n_rows=row_end - row_start,
+                row_start=row_start,
+                col_start=start,
+                triangle=triangle,
+                accumulate=accumulate,
+                scale=scale,
+            ),
+            n_threads=tiling.n_threads,
         )
 
 
-# --------------------------------------------------------------------------
-# Tiles that come from Python
-# --------------------------------------------------------------------------
+def selected_landmarks(weights):
+    """(landmarks, weights) of the rows of W if each has one entry, else None."""
+    if not sp.issparse(weights) or weights.nnz != weights.shape[0]:
+        return None
+    rows = weights.indices
+    chosen = np.full(weights.shape[0], -1, np.intp)
+    chosen[rows] = np.repeat(np.arange(weights.shape[1]), np.diff(weights.indptr))
+    if chosen.min(initial=0) < 0:
+        return None
+    values = np.empty(len(chosen))
+    values[rows] = weights.data
+    return chosen, values
 
 
-class PythonTiles:
-    """The same where K comes from Python: a function of points, or an array."""
+class SelectedTiles:
+    """`NativeTiles` of W with one entry in each row, that of a landmark.
 
-    row_block = col_unit = first_cols = max_cols = PYTHON_TILE
+    Nothing is summed: panels of K are written as they are, along the axis of the
+    result whose numbers lie together.
 
-    def __init__(self, *, tile, n, m, point_size, dtype, weights, memory_limit):
-        self.n, self.m = n, m
-        s = weights.shape[0]
-        self.shape = (s,)
+    Parameters
+    ----------
+    chosen : array of int, shape (s,)
+        The landmark of each row of W.
+    weights : array of float64, shape (s,)
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel,
+        center,
+        dtype,
+        landmarks,
+        points,
+        chosen,
+        weights,
+        n_threads,
+        memory_limit,
+        gammas=None,
+    ):
+        self._packing = packing = _Packing(kernel, center, dtype, gammas)
+        n_gammas = len(packing.ratios)
+        s, d, itemsize = len(chosen), landmarks.d, dtype.itemsize
+        self.n, self.m = points.n, s
+        self.shape = (s,) if gammas is None else (n_gammas, s)
         self.dtype = dtype
-        self._tile = tile
+        self._landmarks = landmarks.reordered(chosen)
+        self._points = points
         self._weights = weights
-        # landmarks and points, the tile in two types, and the product
-        needed = 8 * PYTHON_TILE * (2 * point_size + 2 * PYTHON_TILE + s)
-        if needed > memory_limit:
-            raise ValueError(
-                f"memory_limit={memory_limit} bytes is too small for tiles of "
-                f"{PYTHON_TILE} x {PYTHON_TILE} and {s} rows of results: at "
-                f"least {needed} are needed"
-            )
+        unit = math.lcm(packing.mr, packing.nr)
+        most_rows = GROUP_BYTES // (itemsize * d)
+        self.col_unit = _ceil_to(max(1, min(ROW_TILE, most_rows)), unit)
+        panel_bytes = itemsize * 2 * self.col_unit * packing.nr
+        # gathered, packed, and looked at for overflow
+        point_bytes = itemsize * (2 * d + 2) + d
+        least = panel_bytes + 2 * self.col_unit * point_bytes
+        _check_memory(least, memory_limit, s * n_gammas, d)
+        spare = memory_limit - least
+        self._n_threads = min(n_threads, 1 + spare // 4 // panel_bytes)
+        self.row_block = self.col_unit * (
+            1 + spare // 4 // (self.col_unit * point_bytes)
+        )
+        most_bytes = min(COPY_BYTES, spare // 2)
+        self.max_cols = self.col_unit * (
+            1 + most_bytes // (self.col_unit * point_bytes)
+        )
+        cost = min(s, self.row_block) * (d + FIXED_COST * n_gammas) * self.col_unit
+        self.first_cols = self._n_threads * self.col_unit * -(-FIRST_CALL_COST // cost)
+        self._panels = np.empty((self._n_threads, 2, self.col_unit * packing.nr), dtype)
 
     def load_rows(self, start, end):
+        """Choose the landmarks of rows [start, end)."""
         self._rows = start, end
+        self._packed = {}
 
     def add_columns(self, out, start, end, scale, accumulate, triangle):
+        """out[rows] = scale · W[rows] · K(landmarks, points [start, end)).
+
+        The rows are those that are loaded: what others have is left as it is.
+        """
         row_start, row_end = self._rows
-        if triangle and row_start >= end:
-            if not accumulate:
-                out[...] = 0
-            return
-        K = self._tile(row_start, row_end, start, end)
-        if not np.isfinite(K).all():
-            raise ValueError("the kernel has values that are not finite")
-        if triangle:
-            K = _upper_triangle(K, row_start, start)
-        with single_threaded_blas():
-            product = scale * (self._weights[:, row_start:row_end] @ K)
-        if accumulate:
-            product += out
-        out[...] = product
+        weights = (scale * self._weights[row_start:row_end]).astype(self.dtype)
+        out = (out if out.ndim == 3 else out[None])[:, row_start:row_end]
+        if out.strides[2] == self.dtype.itemsize:
+            self._write(out, weights, start, end, by_points=False)
+        elif out.strides[1] == self.dtype.itemsize:
+            self._write(out.swapaxes(1, 2), weights, start, end, by_points=True)
+        else:
+            for first in range(start, end, self.col_unit):
+                last = min(end, first + self.col_unit)
+                part = np.empty((*out.shape[:2], last - first), self.dtype)
+                self._write(part, weights, first, last, by_points=False)
+                out[..., first - start : last - start] = part
 
-
-def _upper_triangle(K, row_start, col_start):
-    """K above the diagonal, half of it on the diagonal, 0 below."""
-    row = row_start + np.arange(K.shape[0])[:, None]
-    col = col_start + np.arange(K.shape[1])
-    return np.where(row < col, K, np.where(row == col, 0.5 * K, 0.0))
-
-
-def _read_only(block):
-    """A view that a function cannot write through: it may be the caller's X."""
-    view = block.view()
-    view.flags.writeable = False
-    return view
-
-
-def _function_tile(function, landmarks, points, dtype):
-    """K of blocks of landmarks and points, by a function of two arrays."""
-
-    def tile(row_start, row_end, col_start, col_end):
-        Z = _read_only(landmarks.get(row_start, row_end, dtype))
-        X = _read_only(points.get(col_start, col_end, dtype))
-        K = check_real_array(function(Z, X), "what the kernel function returns")
-        if K.shape != (len(Z), len(X)):
-            raise ValueError(
-                f"the kernel function must return an array of shape "
-                f"{(len(Z), len(X))} for inputs of shapes {Z.shape} and {X.shape}, "
-                f"got {K.shape}"
+    def _write(self, out, weights, start, end, by_points):
+        """Values of points [start, end) for the landmarks, or the other way round."""
+        packing = self._packing
+        ones = np.ones(end - start, self.dtype)
+        widths = (packing.mr, packing.nr) if by_points else (packing.nr, packing.mr)
+        points = packing.pack(self._points, start, end, widths[0], self._n_threads)
+        if by_points not in self._packed:
+            self._packed[by_points] = packing.pack(
+                self._landmarks, *self._rows, widths[1], self._n_threads
             )
-        return K
-
-    return tile
-
-
-def _precomputed_tile(landmarks, points):
-    """K of blocks of landmarks and points, read from the array that holds it."""
-
-    def tile(row_start, row_end, col_start, col_end):
-        rows = landmarks.numbers(row_start, row_end)
-        columns = points.numbers(col_start, col_end)
-        if isinstance(rows, np.ndarray) and isinstance(columns, np.ndarray):
-            rows = rows[:, None]
-        return landmarks.X[rows, columns]
-
-    return tile
-
-
-def _sparse_tile(kernel, landmarks, points):
-    """K of blocks of sparse points, from their scalar products."""
-
-    def tile(row_start, row_end, col_start, col_end):
-        Z = landmarks.X[landmarks.numbers(row_start, row_end)].astype(np.float64)
-        X = points.X[points.numbers(col_start, col_end)].astype(np.float64)
-        return kernel.of_products(
-            (Z @ X.T).toarray(), squared_norms(Z)[:, None], squared_norms(X)
+        sides = [(*points, ones), (*self._packed[by_points], weights)]
+        (A, a_norm, a_weight), (B, b_norm, b_weight) = sides[:: 1 if by_points else -1]
+        _gram.kernel_values(
+            A,
+            a_norm,
+            _largest_of_tiles(a_norm, len(a_weight), self.col_unit),
+            a_weight,
+            B,
+            b_norm,
+            b_weight,
+            out,
+            self._panels,
+            packing.ratios,
+            packing.spec,
+            self.col_unit,
+            self._n_threads,
         )
-
-    return tile
-
-
-def _by_sparse_products(kernel, landmarks, points):
-    """Whether scalar products of sparse rows are cheaper than blocks made dense."""
-    if not (landmarks.sparse and points.sparse and kernel.by_products):
-        return False
-    X = points.X
-    if kernel.centred:  # as in dense tiles, far points lose their digits
-        norm = kernel.factor**2 * (
-            squared_norms(X).max() + squared_norms(landmarks.X).max()
-        )
-        if not norm <= DIRECT_ABOVE["float64"]:
-            return False
-    n_common = (X.nnz / X.shape[0]) ** 2 / points.d
-    return points.d > SPARSE_PAIR_COST + SPARSE_ENTRY_COST * n_common
-
-
-def _check_product(kernel, center, landmarks, points, weights):
-    """Check all that compiled code, ours and SciPy's, takes on trust, whoever made it.
-
-    Sketches and fitted maps may come from files, and their arrays may be changed after
-    they were checked.
-    """
-    if weights.ndim != 2 or weights.shape[1] != landmarks.n or 0 in weights.shape:
-        raise ValueError(
-            f"weights must have a column for each of {landmarks.n} landmarks, got "
-            f"shape {weights.shape}"
-        )
-    for array, name in ((weights, "weights"), (landmarks.X, "landmarks")):
-        if sp.issparse(array):
-            check_compressed(array, name)
-    if isinstance(kernel, (CallableKernel, Precomputed)):
-        return
-    d = landmarks.d
-    if points.d != d or np.shape(center) != (d,) or center.dtype != np.float64:
-        raise ValueError(
-            f"landmarks have {d} features, points {points.d}, and the center must be a "
-            f"float64 array of as many numbers, got {center!r}"
-        )
-
-
-def make_tiles(*, kernel, landmarks, points, center, dtype, n_threads, **options):
-    """The tiles of a kernel; for a precomputed one, `landmarks` are rows of K."""
-    _check_product(kernel, center, landmarks, points, options["weights"])
-    if isinstance(kernel, CallableKernel):
-        tile = _function_tile(kernel.function, landmarks, points, dtype)
-        point_size = points.d
-    elif isinstance(kernel, Precomputed):
-        tile = _precomputed_tile(landmarks, points)
-        point_size = 0
-    elif _by_sparse_products(kernel, landmarks, points):
-        tile = _sparse_tile(kernel, landmarks, points)
-        point_size = 0
-    else:
-        return NativeTiles(
-            kernel=kernel,
-            center=center,
-            landmarks=landmarks,
-            points=points,
-            dtype=dtype,
-            n_threads=n_threads,
-            **options,
-        )
-    return PythonTiles(
-        tile=tile,
-        n=points.n,
-        m=landmarks.n,
-        point_size=point_size,
-        dtype=dtype,
-        **options,
-    )
-
-
-# --------------------------------------------------------------------------
-# Products
-# --------------------------------------------------------------------------
-
-
-def fill_product(out, tiles, scale, label, verbose):
-    """out = scale · W · K(landmarks, points)."""
-    if out.shape != (*tiles.shape, tiles.n):
-        raise ValueError(f"out must have shape {(*tiles.shape, tiles.n)}: {out.shape}")
-    with progress(tiles.m * tiles.n, label, verbose) as report:
-        _fill_columns(out, tiles, 0, tiles.n, tiles.m, scale, False, report)
-    return out
-
-
-def symmetric_product(tiles, weights, memory_limit, verbose):
-    """W · K(landmarks, landmarks) · Wᵀ in float64, from half of K.
-
-    With U the upper triangle of K and half of its diagonal, K = U + Uᵀ, and the
-    product is T·Wᵀ + (T·Wᵀ)ᵀ for T = W·U.  For several gammas, one for each.
-    """
-    with progress(tiles.m * (tiles.m + 1) // 2, "S·K·Sᵀ", verbose) as report:
-
-        def columns_of_t(start, end):
-            T = np.empty((*tiles.shape, end - start), tiles.dtype)
-            _fill_columns(T, tiles, start, end, end, 1.0, True, report)
-            return T.reshape(-1, end - start)
-
-        n_rows = math.prod(tiles.shape)
-        product = times_weights_t(columns_of_t, weights, memory_limit, n_rows)
-    product = product.reshape(*tiles.shape, -1)
-    return product + product.swapaxes(-1, -2)
-
-
-def times_weights_t(get_columns, weights, memory_limit, n_rows):
-    """A · Wᵀ in float64; get_columns(start, end) are columns of A, of n_rows."""
-    s, m = weights.shape
-    # columns in their type and in float64; half of the limit is left to tiles
-    step = max(1, min(SKST_COLUMNS * s // n_rows, memory_limit // (2 * 16 * n_rows)))
-    total = np.zeros((n_rows, s))
-    for start in range(0, m, step):
-        end = min(m, start + step)
-        A = get_columns(start, end).astype(np.float64, copy=False)
-        W = weights[:, start:end]
-        with single_threaded_blas():
-            total += (W @ A.T).T
-    return total
-
-
-def _fill_columns(out, tiles, col_start, col_end, row_end, scale, triangle, report):
-    """Columns [col_start, col_end) of the product, from landmarks [0, row_end).
-
-    Points are taken in calls of about CALL_SECONDS.  Where they are cut changes
-    no bit of the result: each column is computed on its own.
-    """
-    for row_start in range(0, row_end, tiles.row_block):
-        n_rows = min(row_end, row_start + tiles.row_block) - row_start
-        tiles.load_rows(row_start, row_start + n_rows)
-        size = min(tiles.first_cols, tiles.max_cols)
-        start = col_start
-        while start < col_end:
-            end = min(col_end, start + size)
-            began = time.perf_counter()
-            block = out[..., start - col_start : end - col_start]
-            tiles.add_columns(block, start, end, scale, row_start > 0, triangle)
-            seconds = max(time.perf_counter() - began, 1e-6)
-            report(_n_evaluated(row_start, n_rows, start, end, triangle))
-            growth = min(8.0, CALL_SECONDS / seconds)
-            n_units = max(1, int((end - start) * growth / tiles.col_unit))
-            size = min(n_units * tiles.col_unit, tiles.max_cols)
-            start = end
-
-
-def _n_evaluated(row_start, n_rows, col_start, col_end, triangle):
-    """Kernel values of a block, without those below the diagonal if triangle."""
-    if not triangle:
-        return n_rows * (col_end - col_start)
-    columns = np.arange(col_start, col_end)
-    return int(np.clip(columns + 1 - row_start, 0, n_rows).sum())

@@ -24,6 +24,13 @@ class Rows:
         self.n = n if indices is None else len(indices)
         self.sparse = sp.issparse(X)
 
+    def reordered(self, order):
+        """Some of these rows, in another order."""
+        other = Rows(self.X)
+        other._indices = order if self._indices is None else self._indices[order]
+        other.n = len(order)
+        return other
+
     def is_contiguous(self, dtype):
         """Whether `get` makes no copy."""
         X = self.X

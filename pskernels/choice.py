@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pskernels import _engine, _points
+from pskernels import _points, _tiles
 from pskernels._products import matmul
 from pskernels.gram import kernel_diagonal
 from pskernels.sketches import PSparsified, SubSampling
@@ -205,7 +205,7 @@ class GrowingFeatures:
         X = self._X
         n_threads, memory_limit = feature_map.limits()
         KSt = np.empty((X.shape[0], rows.shape[0]), feature_map._dtype)
-        tiles = _engine.make_tiles(
+        tiles = _tiles.make_tiles(
             kernel=feature_map.kernel_,
             center=feature_map._center,
             dtype=KSt.dtype,
@@ -217,5 +217,5 @@ class GrowingFeatures:
             n_threads=n_threads,
             memory_limit=memory_limit,
         )
-        _engine.fill_product(KSt.T, tiles, 1.0, "S·K", verbose=0)
+        _tiles.fill_product(KSt.T, tiles, 1.0, "S·K", verbose=0)
         return KSt

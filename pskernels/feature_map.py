@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import lapack
 
-from pskernels import _engine, _points
+from pskernels import _points, _tiles
 from pskernels._products import far_origin, matmul
 from pskernels._progress import progress
 from pskernels._threads import single_threaded_blas
@@ -282,7 +282,7 @@ class FeatureMap(KernelMap):
     def _sketch_block(self, SK, X, n_threads, memory_limit, weights=None, **options):
         """SK = S · K(points of the fit, X) of a block of points, or rows of it."""
         try:
-            tiles = _engine.make_tiles(
+            tiles = _tiles.make_tiles(
                 kernel=self.kernel_,
                 center=self._center,
                 dtype=SK.dtype,
@@ -299,7 +299,7 @@ class FeatureMap(KernelMap):
             raise ValueError(
                 f"half of memory_limit is for tiles of K: {error}, twice that in all"
             ) from None
-        _engine.fill_product(SK, tiles, self.sketch_.scale, "S·K", verbose=0)
+        _tiles.fill_product(SK, tiles, self.sketch_.scale, "S·K", verbose=0)
 
     def fold(self, coef):
         """One coefficient for each landmark, S_SGᵀ W coef.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pskernels import _engine, _points
+from pskernels import _engine, _points, _tiles
 from pskernels._threads import resolve_n_threads
 from pskernels._validation import (
     check_memory_limit,
@@ -153,13 +153,13 @@ def sketch_gram(
     landmarks = _points.Rows(X, sketch.indices)
     SK = SKSt = None
     if "SK" in parts:
-        tiles = _engine.make_tiles(
+        tiles = _tiles.make_tiles(
             landmarks=landmarks,
             points=_points.Rows(X),
             weights=sketch.weights,
             **options,
         )
-        SK = _engine.fill_product(out, tiles, sketch.scale, "S·K", verbose)
+        SK = _tiles.fill_product(out, tiles, sketch.scale, "S·K", verbose)
         if not kernel.centred:  # shift-invariant kernels are at most 1
             warn_if_not_finite(SK, "S·K")
     if "SKSt" in parts:
@@ -168,7 +168,7 @@ def sketch_gram(
             def landmark_columns(start, end):
                 return SK[:, sketch.indices[start:end]]
 
-            product = _engine.times_weights_t(
+            product = _tiles.times_weights_t(
                 landmark_columns, sketch.weights, memory_limit, len(SK)
             )
             SKSt = sketch.scale / 2 * (product + product.T)
@@ -273,30 +273,31 @@ def kernel_matmul(
 
 def sketch_landmarks(sketch, landmarks, *, memory_limit, verbose, **options):
     """S·K·Sᵀ in float64, from half of K(landmarks, landmarks)."""
-    tiles = _engine.make_tiles(
+    tiles = _tiles.make_tiles(
         landmarks=landmarks,
         points=landmarks,
         weights=sketch.weights,
         memory_limit=memory_limit,
+        triangle=True,
         **options,
     )
     # callers look at what overflowed
     with np.errstate(over="ignore", invalid="ignore"):
-        return sketch.scale**2 * _engine.symmetric_product(
+        return sketch.scale**2 * _tiles.symmetric_product(
             tiles, sketch.weights, memory_limit, verbose
         )
 
 
 def fill_kernel_matmul(out, points, landmarks, B, *, verbose, **options):
     """out = K(points, landmarks) @ B, computed in the type of `out`."""
-    tiles = _engine.make_tiles(
+    tiles = _tiles.make_tiles(
         landmarks=landmarks,
         points=points,
         weights=B.reshape(landmarks.n, -1).T,
         dtype=out.dtype,
         **options,
     )
-    _engine.fill_product(out.reshape(points.n, -1).T, tiles, 1.0, "K·B", verbose)
+    _tiles.fill_product(out.reshape(points.n, -1).T, tiles, 1.0, "K·B", verbose)
 
 
 # --------------------------------------------------------------------------

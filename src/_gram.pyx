@@ -17,7 +17,7 @@ double after every FLUSH_AFTER additions to an output.
 from cython.parallel cimport prange, threadid
 from libc.math cimport fabs, sqrt
 from libc.stdint cimport int32_t, int64_t
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from _types cimport intp_t, real_t
 
@@ -27,6 +27,8 @@ cdef extern from "engine.h" nogil:
         int degree
         double coef0
         double direct_above
+        double factor
+        int normalised
 
     ctypedef struct psk_engine:
         const char *name
@@ -48,6 +50,9 @@ cdef extern from "engine.h" nogil:
         void (*scale_panel)(
             double scale, const void *acc, const double *total,
             void *values) noexcept nogil
+        void (*weigh_panel)(
+            intp_t n_rows, intp_t n_cols, const void *a, const void *b,
+            const void *K_panel, void *out, intp_t stride) noexcept nogil
         void (*exp2_buffer)(intp_t n, const void *x, void *y) noexcept nogil
 
     const psk_engine *psk_engine_for_double(int max_level)
@@ -71,6 +76,8 @@ cdef enum:
     FLUSH_AFTER = 256
     MOMENT_CHUNK = 1024
     MAX_WIDTH = 64    # points of a panel, at any SIMD level
+    WRITE_ROWS = 8    # a cache line of doubles
+    VALUE_PANELS = 32    # of a task: so many cache lines of every row are written
 
 KERNEL_CODES = {
     "rbf": PSK_RBF,
@@ -120,12 +127,11 @@ cdef inline double inverse_norm(const real_t *x, intp_t d) noexcept nogil:
 
 
 cdef inline void pack_panel(
+    const psk_kernel_spec *spec,
     const real_t *X,          # IN  (n_points, d)
     intp_t n_points,
     intp_t d,
     const double *center,     # IN  (d,)
-    double factor,
-    bint normalize,
     intp_t width,
     real_t *packed,           # OUT (d, width), zero behind n_points
     real_t *norms,            # OUT (width,), squared norms of what was packed
@@ -140,7 +146,7 @@ cdef inline void pack_panel(
         memset(packed, 0, d * width * sizeof(real_t))
         memset(norms, 0, width * sizeof(real_t))
     for i in range(n_points):
-        point_factor[i] = inverse_norm(X + i * d, d) if normalize else factor
+        point_factor[i] = inverse_norm(X + i * d, d) if spec.normalised else spec.factor
         norm[i] = 0
     for k in range(d):
         for i in range(n_points):    # innermost: no sum waits for itself
@@ -151,35 +157,50 @@ cdef inline void pack_panel(
         norms[i] = <real_t>norm[i]
 
 
-def pack_landmarks(
+def pack(
     const real_t[:, ::1] Z,       # IN  (m, d)
     const double[::1] center,     # IN  (d,)
-    real_t[::1] packed,           # OUT (ceil(m / mr) * d * mr,)
-    real_t[::1] norms,            # OUT (ceil(m / mr) * mr,)
-    double factor,
-    bint normalize,
+    real_t[::1] packed,           # OUT (ceil(m / width) * d * width,)
+    real_t[::1] norms,            # OUT (ceil(m / width) * width,)
+    psk_kernel_spec spec,
+    intp_t width,
     int n_threads,
 ):
-    """Pack landmarks into panels of mr, the form that `gram_block` reads."""
+    """Pack points into panels of width mr (landmarks of `gram_block`) or nr."""
     cdef:
         intp_t m = Z.shape[0]
         intp_t d = Z.shape[1]
-        intp_t mr = get_engine(real_t is double).mr
-        intp_t n_panels = (m + mr - 1) // mr
+        intp_t n_panels = (m + width - 1) // width
         intp_t panel, start
     for panel in prange(n_panels, nogil=True, num_threads=n_threads,
                         use_threads_if=n_threads > 1, schedule="static"):
-        start = panel * mr
-        pack_panel(&Z[start, 0], min(mr, m - start), d, &center[0], factor,
-                   normalize, mr, &packed[start * d], &norms[start])
+        start = panel * width
+        pack_panel(&spec, &Z[start, 0], min(width, m - start), d, &center[0], width,
+                   &packed[start * d], &norms[start])
+
+
+cdef struct Tiling:
+    intp_t row_tile           # landmarks of one tile, a multiple of mr
+    intp_t group              # tiles that one panel of points meets in a row
+    intp_t col_tile           # points of one tile
+
+
+cdef struct Window:
+    # the part of W · K that a call computes
+    intp_t n_rows             # landmarks
+    intp_t row_start          # number of the first one (triangle only)
+    intp_t col_start          # number of the first point (triangle only)
+    bint triangle
+    bint accumulate
+    double scale
 
 
 cdef struct Landmarks:
     # One block of landmarks, and the weights W = S_SG of those landmarks:
     # entries sorted by landmark if sparse, a strided (s, n_rows) array if dense.
     intp_t n_rows             # landmarks
-    intp_t row_tile           # landmarks of one tile, a multiple of mr
-    intp_t group              # tiles that one panel of points meets in a row
+    intp_t row_tile           # see `Tiling`
+    intp_t group
     intp_t row_start          # number of the first one (triangle only)
     const void *A
     const void *a_norm
@@ -353,8 +374,6 @@ cdef bint gram_tile(
     intp_t n_points,
     intp_t d,
     const double *center,     # IN  (d,)
-    double factor,
-    bint normalize,
     const double *ratios,     # IN  (n_ratios,)
     intp_t n_ratios,
     intp_t s,                 # rows of W
@@ -383,9 +402,8 @@ cdef bint gram_tile(
         real_t *B
         real_t *b_norm
     for panel in range(n_panels):
-        pack_panel(points + panel * nr * d, min(nr, n_points - panel * nr), d,
-                   center, factor, normalize, nr,
-                   <real_t *>work.B + panel * nr * d,
+        pack_panel(spec, points + panel * nr * d, min(nr, n_points - panel * nr), d,
+                   center, nr, <real_t *>work.B + panel * nr * d,
                    <real_t *>work.b_norm + panel * nr)
     memset(work.acc, 0, acc_size * sizeof(real_t))
 
@@ -449,33 +467,43 @@ cdef void write_tile(
     double scale,
     bint accumulate,
 ) noexcept nogil:
-    """out = scale * (acc + total), or += if `accumulate`."""
+    """out = scale * (acc + total), or += if `accumulate`.
+
+    WRITE_ROWS rows of a panel at a time: where out has columns that lie together,
+    as features of a point do, these are a cache line of each.
+    """
     cdef:
-        intp_t n_ratios = out.shape[0]
         intp_t s = out.shape[1]
         intp_t nr = engine.nr
         intp_t n_panels = (col_end - col_start + nr - 1) // nr
-        bint unit_stride = out.strides[2] == sizeof(real_t)
-        intp_t row, g, i, panel, c, at, col, n_points
-        const double *total
-        real_t values[MAX_WIDTH]
-    for row in range(n_ratios * s):
-        g = row // s
-        i = row % s
-        for panel in range(n_panels):
-            at = (panel * n_ratios * s + row) * nr
-            col = col_start + panel * nr
-            n_points = min(nr, col_end - col)
-            total = work.total + at if has_total else NULL
-            if unit_stride and n_points == nr and not accumulate:
-                engine.scale_panel(
-                    scale, <real_t *>work.acc + at, total, &out[g, i, col])
-                continue
-            engine.scale_panel(scale, <real_t *>work.acc + at, total, values)
-            for c in range(n_points):
+        intp_t n_blocks = (s + WRITE_ROWS - 1) // WRITE_ROWS
+        intp_t g, panel, block, start, n_rows, i, c, at, col, n_points
+        real_t values[WRITE_ROWS * MAX_WIDTH]
+    for panel in range(n_panels):
+        col = col_start + panel * nr
+        n_points = min(nr, col_end - col)
+        for g in range(out.shape[0]):
+            for block in range(n_blocks):
+                start = block * WRITE_ROWS
+                n_rows = min(<intp_t>WRITE_ROWS, s - start)
+                at = ((panel * out.shape[0] + g) * s + start) * nr
+                for i in range(n_rows):
+                    engine.scale_panel(
+                        scale, <real_t *>work.acc + at + i * nr,
+                        work.total + at + i * nr if has_total else NULL,
+                        values + i * nr)
                 if accumulate:
-                    values[c] += out[g, i, col + c]
-                out[g, i, col + c] = values[c]
+                    for i in range(n_rows):
+                        for c in range(n_points):
+                            values[i * nr + c] += out[g, start + i, col + c]
+                if out.strides[2] == sizeof(real_t):
+                    for i in range(n_rows):
+                        memcpy(&out[g, start + i, col], values + i * nr,
+                               n_points * sizeof(real_t))
+                    continue
+                for c in range(n_points):
+                    for i in range(n_rows):
+                        out[g, start + i, col + c] = values[i * nr + c]
 
 
 def workspace_size(
@@ -538,44 +566,33 @@ def gram_block(
     const real_t[:, :] W,             # IN  (s, n_landmarks)   None if sparse
     real_t[:, :, :] out,              # OUT (n_ratios, s, n)
     char[:, ::1] buffers,             # WORK (n_threads, workspace_size)
-    tuple kernel,                     # (code, degree, coef0, direct_above)
     const double[::1] ratios,         # IN  (n_ratios,), (1,) if W is dense
-    double factor,
-    bint normalize,
-    double scale,
-    intp_t n_landmarks,
-    intp_t row_tile,
-    intp_t group,
-    intp_t col_tile,
-    bint accumulate,
-    bint triangle,
-    intp_t row_start,
-    intp_t col_start,
+    psk_kernel_spec spec,
+    Tiling tiling,
+    Window window,
     int n_threads,
 ):
     """out (+)= scale * W · K(landmarks, points).
 
-    With `triangle`, row_start and col_start are the numbers of the first
-    landmark and of the first point in one common order, and only entries of K
-    on and above its diagonal count (`keep_triangle`).
+    With `triangle`, row_start and col_start of the window are the numbers of the first
+    landmark and of the first point in one common order, and only entries of K on and
+    above its diagonal count (`keep_triangle`).
     """
     cdef:
         const psk_engine *engine = get_engine(real_t is double)
-        psk_kernel_spec spec
         Landmarks lm
         Workspace work
         intp_t n = points.shape[0]
         intp_t d = points.shape[1]
         intp_t n_ratios = out.shape[0]
         intp_t s = out.shape[1]
-        intp_t n_tiles = (n + col_tile - 1) // col_tile
+        intp_t n_tiles = (n + tiling.col_tile - 1) // tiling.col_tile
         intp_t tile, start, end
         bint has_total
-    spec.kernel, spec.degree, spec.coef0, spec.direct_above = kernel
-    lm.n_rows = n_landmarks
-    lm.row_tile = row_tile
-    lm.group = group
-    lm.row_start = row_start
+    lm.n_rows = window.n_rows
+    lm.row_tile = tiling.row_tile
+    lm.group = tiling.group
+    lm.row_start = window.row_start
     lm.A = &A[0]
     lm.a_norm = &a_norm[0]
     lm.tile_norm_max = &tile_norm_max[0]
@@ -594,15 +611,75 @@ def gram_block(
 
     for tile in prange(n_tiles, nogil=True, num_threads=n_threads,
                        use_threads_if=n_threads > 1, schedule="dynamic"):
-        start = tile * col_tile
-        end = min(n, start + col_tile)
+        start = tile * tiling.col_tile
+        end = min(n, start + tiling.col_tile)
         work = lay_out(&buffers[threadid(), 0], real_t is double, n_ratios * s, d,
-                       lm.dense, row_tile, col_tile,
-                       group * row_tile if n_ratios > 1 else 0)
+                       lm.dense, lm.row_tile, tiling.col_tile,
+                       lm.group * lm.row_tile if n_ratios > 1 else 0)
         has_total = gram_tile(
             engine, &spec, &lm, &work, &points[start, 0], end - start, d, &center[0],
-            factor, normalize, &ratios[0], n_ratios, s, triangle, col_start + start)
-        write_tile(engine, &work, has_total, out, start, end, scale, accumulate)
+            &ratios[0], n_ratios, s, window.triangle, window.col_start + start)
+        write_tile(engine, &work, has_total, out, start, end, window.scale,
+                   window.accumulate)
+
+
+def kernel_values(
+    const real_t[::1] A,              # IN  packed in panels of mr
+    const real_t[::1] a_norm,         # IN  their squared norms
+    const double[::1] tile_norm_max,  # IN  (tiles of A,) largest a_norm of a tile
+    const real_t[::1] a_weight,       # IN  (n_a,)
+    const real_t[::1] B,              # IN  packed in panels of nr
+    const real_t[::1] b_norm,         # IN  their squared norms
+    const real_t[::1] b_weight,       # IN  (n_b,)
+    real_t[:, :, :] out,              # OUT (n_ratios, n_a, n_b), rows are contiguous
+    real_t[:, :, ::1] panels,         # WORK (n_threads, 2, row_tile · nr)
+    const double[::1] ratios,         # IN  (n_ratios,)
+    psk_kernel_spec spec,
+    intp_t row_tile,                  # of A
+    int n_threads,
+):
+    """out[:, i, j] = a_weight[i] * k(a_i, b_j) * b_weight[j].
+
+    Where a row of W has one entry, as those of sub-sampling do, nothing is summed: a
+    panel of K is the result.  Parallel axes: tiles of A and groups of panels of B.
+    """
+    cdef:
+        const psk_engine *engine = get_engine(real_t is double)
+        intp_t nr = engine.nr
+        intp_t mr = engine.mr
+        intp_t n_a = out.shape[1]
+        intp_t n_b = out.shape[2]
+        intp_t d = B.shape[0] // b_norm.shape[0]
+        intp_t n_panels = (n_b + nr - 1) // nr
+        intp_t n_tiles = (n_a + row_tile - 1) // row_tile
+        intp_t n_groups = (n_panels + VALUE_PANELS - 1) // VALUE_PANELS
+        intp_t stride = out.strides[1] // sizeof(real_t)
+        intp_t task, tile, start, n_rows, n_padded, panel, end, col, n_cols, g
+        real_t *K_panel
+        real_t *arguments
+    for task in prange(n_groups * n_tiles, nogil=True, num_threads=n_threads,
+                       use_threads_if=n_threads > 1, schedule="dynamic"):
+        arguments = &panels[threadid(), 0, 0]
+        K_panel = &panels[threadid(), 1, 0]
+        tile = task // n_groups
+        start = tile * row_tile
+        n_rows = min(row_tile, n_a - start)
+        n_padded = (n_rows + mr - 1) // mr * mr
+        end = min(n_panels, (task % n_groups + 1) * VALUE_PANELS)
+        for panel in range(task % n_groups * VALUE_PANELS, end):
+            col = panel * nr
+            n_cols = min(nr, n_b - col)
+            engine.kernel_panel(
+                &spec, out.shape[0] > 1, d, n_padded, &A[start * d], &a_norm[start],
+                tile_norm_max[tile], &B[col * d], &b_norm[col], arguments)
+            if out.shape[0] == 1:
+                engine.weigh_panel(n_rows, n_cols, &a_weight[start], &b_weight[col],
+                                   arguments, &out[0, start, col], stride)
+                continue
+            for g in range(out.shape[0]):
+                engine.value_panel(&spec, ratios[g], n_padded, arguments, K_panel)
+                engine.weigh_panel(n_rows, n_cols, &a_weight[start], &b_weight[col],
+                                   K_panel, &out[g, start, col], stride)
 
 
 def column_moments(

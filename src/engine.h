@@ -33,6 +33,10 @@ typedef struct {
     /* rbf, matern: squared norms above this lose too many digits in
      * |a|^2 + |b|^2 - 2ab; such tiles sum (a - b)^2 instead. */
     double direct_above;
+    /* What points are multiplied by when they are packed, or whether they are
+     * divided by their norm. */
+    double factor;
+    int normalised;
 } psk_kernel_spec;
 
 typedef struct {
@@ -66,6 +70,12 @@ typedef struct {
     /* values = scale * (acc + total), all (nr,); total may be NULL. */
     void (*scale_panel)(double scale, const void *acc, const double *total,
                         void *values);
+
+    /* out[r, c] = a[r] * b[c] * K_panel[r, c], rows of out `stride` apart;
+     * n_cols is at most nr. */
+    void (*weigh_panel)(intptr_t n_rows, intptr_t n_cols, const void *a,
+                        const void *b, const void *K_panel, void *out,
+                        intptr_t stride);
 
     /* y = 2^x for x <= 0, the exponential of the kernels on its own: for its
      * test and for the roofline.  n is a multiple of 6 * nr. */

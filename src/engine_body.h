@@ -396,6 +396,29 @@ static void FN(scale_panel)(double scale, const void *acc_,
             values[c] = (REAL)(scale * acc[c]);
 }
 
+static void FN(weigh_panel)(intptr_t n_rows, intptr_t n_cols, const void *a_,
+                            const void *b_, const void *K_panel_, void *out_,
+                            intptr_t stride)
+{
+    const REAL *a = a_, *b = b_, *K_panel = K_panel_;
+    REAL *restrict out = out_;
+    if (n_cols < NR) {
+        for (intptr_t r = 0; r < n_rows; r++)
+            for (intptr_t c = 0; c < n_cols; c++)
+                out[r * stride + c] = a[r] * b[c] * K_panel[r * NR + c];
+        return;
+    }
+    vec weight[NV];
+    UNROLL
+    for (int v = 0; v < NV; v++)
+        weight[v] = FN(load)(b + v * LANES);
+    for (intptr_t r = 0; r < n_rows; r++)
+        UNROLL
+        for (int v = 0; v < NV; v++)
+            FN(store)(out + r * stride + v * LANES,
+                      a[r] * weight[v] * FN(load)(K_panel + r * NR + v * LANES));
+}
+
 static void FN(exp2_buffer)(intptr_t n, const void *x_, void *y_)
 {
     const REAL *x = x_;
@@ -419,6 +442,7 @@ static const psk_engine FN(engine) = {
     .scatter_panel = FN(scatter_panel),
     .gemm_panel = FN(gemm_panel),
     .scale_panel = FN(scale_panel),
+    .weigh_panel = FN(weigh_panel),
     .exp2_buffer = FN(exp2_buffer),
 };
 

@@ -9,7 +9,7 @@ from test_estimators import few_points, make_data
 from test_memory import MB, peak_below
 
 import pskernels as psk
-from pskernels import _engine, choice
+from pskernels import _tiles, choice
 from pskernels._validation import check_points
 from pskernels.estimators import (
     KernelSketch,
@@ -85,13 +85,13 @@ def test_growing_features_are_those_of_the_sketch(name, form, rng):
 def test_rows_are_computed_once(rng, monkeypatch):
     X = rng.normal(size=(400, 3))
     values = []
-    fill = _engine.fill_product
+    fill = _tiles.fill_product
 
     def counted(out, tiles, *rest, **options):
         values.append(tiles.m * tiles.n)
         return fill(out, tiles, *rest, **options)
 
-    monkeypatch.setattr(_engine, "fill_product", counted)
+    monkeypatch.setattr(_tiles, "fill_product", counted)
     features = choice.GrowingFeatures(
         lambda sketch: psk.FeatureMap(sketch=sketch), psk.SubSampling, X, seed=0
     )

@@ -10,8 +10,8 @@ from conftest import TOLERANCE
 from test_memory import MB, peak_below
 
 import pskernels as psk
+from pskernels import _engine, fourier
 from pskernels import feature_map as module
-from pskernels import fourier
 from pskernels.feature_map import FeatureMap
 from pskernels.fourier import RandomFourierFeatures
 
@@ -384,13 +384,13 @@ def test_fit_transform_is_fit_and_transform(sketch, dtype, rng):
 
 def test_x_is_checked_once_by_fit_transform(rng, monkeypatch):
     passes = []
-    column_moments = module._engine.column_moments
+    column_moments = _engine.column_moments
 
     def counted(*arguments):
         passes.append(1)
         return column_moments(*arguments)
 
-    monkeypatch.setattr(module._engine, "column_moments", counted)
+    monkeypatch.setattr(_engine, "column_moments", counted)
     FeatureMap(gamma=GAMMA, random_state=0).fit_transform(make_points(rng, 100, 3))
     assert len(passes) == 1
 

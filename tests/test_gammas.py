@@ -7,7 +7,7 @@ from conftest import TOLERANCE
 from test_memory import MB, peak_below
 
 import pskernels as psk
-from pskernels import _engine, _points
+from pskernels import _points, _tiles
 from pskernels.feature_map import fit_transform_gammas, share_distances
 
 GAMMAS = [0.3, 1.7, 0.05]
@@ -54,7 +54,7 @@ def test_products_of_all_gammas(rng, dtype, tolerance):
     X = rng.normal(size=(700, 3)).astype(dtype)
     sketch = psk.PSparsified(9, p=0.2).draw(700, random_state=1)
     out = np.empty((len(GAMMAS), 9, 700), dtype)
-    tiles = _engine.make_tiles(
+    tiles = _tiles.make_tiles(
         kernel=psk.RBF(1.0),
         center=np.zeros(3),
         dtype=np.dtype(dtype),
@@ -65,7 +65,7 @@ def test_products_of_all_gammas(rng, dtype, tolerance):
         memory_limit=2**24,
         gammas=GAMMAS,
     )
-    _engine.fill_product(out, tiles, sketch.scale, "", 0)
+    _tiles.fill_product(out, tiles, sketch.scale, "", 0)
     for gamma, SK in zip(GAMMAS, out, strict=True):
         K = reference.rbf(X.astype(float), X.astype(float), gamma)
         assert reference.relative_error(SK, sketch.to_dense() @ K) <= tolerance

@@ -6,7 +6,7 @@ import reference
 from conftest import TOLERANCE
 
 import pskernels as psk
-from pskernels import _engine, _gram
+from pskernels import _engine, _gram, _tiles
 
 GAMMA = 0.3
 
@@ -127,8 +127,8 @@ def test_many_blocks_of_landmarks_and_points(sketch, dtype, rng, monkeypatch):
     monkeypatch.setattr(_engine, "ROW_TILE", 12)
     monkeypatch.setattr(_engine, "COL_TILE", 64)
     monkeypatch.setattr(_engine, "FIRST_CALL_COST", 1)
-    monkeypatch.setattr(_engine, "CALL_SECONDS", 0.0)
-    monkeypatch.setattr(_engine, "SKST_COLUMNS", 70)
+    monkeypatch.setattr(_tiles, "CALL_SECONDS", 0.0)
+    monkeypatch.setattr(_tiles, "SKST_COLUMNS", 70)
     X = make_points(rng, 500, 4, dtype)
     sketch = SKETCHES[sketch].draw(500, random_state=0)
     SKSt, SK, _ = psk.sketch_gram(X, sketch=sketch, gamma=GAMMA)
@@ -180,7 +180,7 @@ def test_result_does_not_depend_on_where_calls_are_cut(sketch, dtype, rng, monke
     sketch = SKETCHES[sketch].draw(2000, random_state=0)
     whole = psk.sketch_gram(X, sketch=sketch)
     monkeypatch.setattr(_engine, "FIRST_CALL_COST", 1)
-    monkeypatch.setattr(_engine, "CALL_SECONDS", 0.0)
+    monkeypatch.setattr(_tiles, "CALL_SECONDS", 0.0)
     cut = psk.sketch_gram(X, sketch=sketch, n_threads=1)
     np.testing.assert_array_equal(whole.SK, cut.SK)
     np.testing.assert_array_equal(whole.SKSt, cut.SKSt)

@@ -8,7 +8,7 @@ from conftest import TOLERANCE
 from test_memory import MB, peak_below
 
 import pskernels as psk
-from pskernels import _engine, _points
+from pskernels import _points, _tiles
 from pskernels.estimators import SketchedKernelRegressor
 
 GAMMA = 0.3
@@ -37,7 +37,7 @@ def dense_kernel(X, Y, kernel):
 @pytest.mark.parametrize("d", [FEW, MANY])
 def test_both_ways_are_taken(d):
     rows = _points.Rows(make_points(50, d))
-    assert _engine._by_sparse_products(psk.RBF(GAMMA), rows, rows) == (d == MANY)
+    assert _tiles._by_sparse_products(psk.RBF(GAMMA), rows, rows) == (d == MANY)
 
 
 @pytest.mark.parametrize("d", [FEW, MANY])
