@@ -285,8 +285,8 @@ def _fit_large(name, X, y, rounds):
         options = dict(n_components=s, gamma=gamma, random_state=0)
         squared = dict(loss="squared", alpha=0.1 / n, **options)
         models = {
-            "p-sr": SketchedKernelRegressor(**squared),
-            "nystroem": SketchedKernelRegressor(sketch="nystroem", **squared),
+            "auto": SketchedKernelRegressor(**squared),
+            "p-sr": SketchedKernelRegressor(p=20 / n, **squared),
             "scikit-learn": make_pipeline(Nystroem(**options), Ridge(alpha=0.1)),
         }
         times = [

@@ -204,18 +204,21 @@ class SketchedEstimator(BaseEstimator):
 
     def _fit_maps(self, X, y, weight, seed, gammas, X_new):
         """(map, Z, Z_new) for each gamma; distances are computed once if possible."""
-        make_map = self._map_maker(X, weight, gammas[0])
-        numbers = all(isinstance(gamma, Real) for gamma in gammas)
-        if len(gammas) > 1 and numbers and not isinstance(self.p, str):
-            sketch = self._draw_sketch(make_map, X, y, seed)
-            if share_distances(get_kernel(self.kernel), sketch, X):
-                for gamma in gammas:  # each is checked
-                    get_kernel(self.kernel, gamma)
-                yield from fit_transform_gammas(make_map(sketch), gammas, X, X_new)
-                return
-        for gamma in gammas:
-            make_map = self._map_maker(X, weight, gamma)
-            feature_map, Z = self._fit_map(make_map, X, y, weight, seed)
+        makers = [self._map_maker(X, weight, gamma) for gamma in gammas]
+        sketches = [self._draw_sketch(make_map, X, y, seed) for make_map in makers]
+        first = sketches[0]
+        shared = (
+            len(gammas) > 1
+            and all(isinstance(gamma, Real) for gamma in gammas)
+            and all(_are_equal(first, one) for one in sketches)
+            and share_distances(get_kernel(self.kernel), first, X)
+        )
+        if shared:
+            yield from fit_transform_gammas(makers[0](first), gammas, X, X_new)
+            return
+        for make_map, sketch in zip(makers, sketches, strict=True):
+            feature_map = make_map(sketch)
+            Z = feature_map.fit_transform(X)
             yield feature_map, Z, feature_map.transform(X_new)
 
     def _draw_sketch(self, make_map, X, y, seed):
@@ -242,10 +245,8 @@ class SketchedEstimator(BaseEstimator):
         """That of s rows, or the one that was given; p is chosen here."""
         if not is_auto(self.p, "p"):
             return get_sketch(self.sketch, s, self.p)
-        if self.sketch not in WITH_P:
-            raise ValueError(
-                f"p='auto' is for sketch='p-sr' or 'p-sg', got sketch={self.sketch!r}"
-            )
+        if not (isinstance(self.sketch, str) and self.sketch in WITH_P):
+            return get_sketch(self.sketch, s)  # which has no p to be chosen
         kind, precomputed = WITH_P[self.sketch], self._is_precomputed()
         return choose_sketch(make_map, X, y, s, kind, seed, precomputed)
 
@@ -344,6 +345,12 @@ class SketchedEstimator(BaseEstimator):
     def kernel_(self):
         """The kernel, its gamma a number."""
         return self._of_map.kernel_
+
+
+def _are_equal(sketch, other):
+    """Whether two sketches, drawn from one seed, are of the same distribution."""
+    same = np.array_equal(sketch.indices, other.indices)
+    return same and sketch.scale == other.scale
 
 
 @contextmanager

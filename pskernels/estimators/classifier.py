@@ -81,7 +81,7 @@ n_features_in_, feature_names_in_
         gamma=None,
         sketch="p-sr",
         n_components=100,
-        p=None,
+        p="auto",
         rtol=0.01,
         loss="hinge",
         alpha="auto",

@@ -66,7 +66,7 @@ n_features_in_, feature_names_in_
         gamma=None,
         sketch="p-sr",
         n_components=100,
-        p=None,
+        p="auto",
         rtol=0.01,
         quantiles=(0.1, 0.5, 0.9),
         alpha="auto",

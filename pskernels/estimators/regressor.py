@@ -127,7 +127,7 @@ random_state, verbose
         gamma=None,
         sketch="p-sr",
         n_components=100,
-        p=None,
+        p="auto",
         rtol=0.01,
         loss="huber",
         kappa="auto",

@@ -35,10 +35,10 @@ class KernelSketch(
         in the machines, of the loss of a fifth of the points, which are held out.  At
         most 2,048, and what memory_limit leaves to five arrays of features.
     p : float in (0, 1] or "auto", optional
-        Probability of a non-zero of "p-sr" and "p-sg"; None means 20 / n.  "auto" looks
-        at 1,000 points: p = 50 / n if `n_components` of them miss a rare part with
-        extreme targets, else 5 / n, or more for few points, or Nyström's sketch if
-        kernel values are expensive.
+        Probability of a non-zero of "p-sr" and "p-sg"; None means 20 / n.  "auto", the
+        default of the machines, looks at 1,000 points: if a sub-sample of them misses a
+        rare part with extreme targets, p = 50 / n, or less for more than 10,000
+        landmarks; else the sketch is Nyström's.  Up to 2,000 points, p = 20 / n.
     rtol : float
         For n_components="auto".
     memory_limit : int, optional

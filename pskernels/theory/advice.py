@@ -17,7 +17,7 @@ from pskernels._random import philox_key
 from pskernels._threads import resolve_n_threads
 from pskernels._timing import fastest
 from pskernels._validation import check_int, check_points, check_positive, common_dtype
-from pskernels.choice import MAX_ROWS, ROW_ENTRIES, choose_sketch
+from pskernels.choice import MAX_ROWS, choose_sketch
 from pskernels.feature_map import BLOCK_POINTS, FeatureMap
 from pskernels.gram import DEFAULT_MEMORY_LIMIT, prepare
 from pskernels.kernels import get_kernel, is_precomputed
@@ -185,10 +185,10 @@ def recommend(
         return "bytes" if cost.n_bytes > n_bytes else None
 
     most = min(max_rows, n)
-    s, _ = _largest(exceeded, most, ROW_ENTRIES[0])
+    s, _ = _largest(exceeded, most, ENTRIES[0])
     chosen = choose_sketch(make_map, X, y, s, "rademacher", int(rng.integers(2**31)))
     p = getattr(chosen, "p", None)
-    m = ROW_ENTRIES[0] if p is None else p * n
+    m = ENTRIES[0] if p is None else p * n
     s, limit = _largest(exceeded, most, m)
     radius = _estimate_radius(X, kernel, rng, n_threads)
     if s < radius.d_n:
