@@ -34,6 +34,9 @@ FIXED_COST = 32
 BLOCK_COST = 2**21
 FIRST_CALL_COST = 2**30
 
+# Cost that makes a thread worthwhile: some 50 µs of it.
+VALUE_GRAIN = 2**20
+
 # Points whose moments are taken in one call, well under 0.1 s.
 MOMENT_BYTES = 2**28
 # Numbers that make a thread worthwhile: some 50 µs of them.
@@ -261,6 +264,7 @@ class _Packing:
         size = _ceil_to(len(Z), width)
         packed = np.empty(size * Z.shape[1], self.dtype)
         norms = np.empty(size, self.dtype)
+        n_threads = threads_for(Z.size, MOMENT_GRAIN, n_threads)
         _gram.pack(Z, self._center, packed, norms, self.spec, width, n_threads)
         if not np.isfinite(packed).all():
             raise ValueError(
@@ -509,6 +513,7 @@ class SelectedTiles:
             )
         sides = [(*points, ones), (*self._packed[by_points], weights)]
         (A, a_norm, a_weight), (B, b_norm, b_weight) = sides[:: 1 if by_points else -1]
+        cost = out.size * (self._landmarks.d + FIXED_COST)
         _gram.kernel_values(
             A,
             a_norm,
@@ -522,5 +527,5 @@ class SelectedTiles:
             packing.ratios,
             packing.spec,
             self.col_unit,
-            self._n_threads,
+            threads_for(cost, VALUE_GRAIN, self._n_threads),
         )
