@@ -423,3 +423,20 @@ def matmul(A, B, out, n_threads):
                 _linear.matmul(A[rows], B, part, n_threads)
                 out[rows] = part
     return out
+
+
+def times_triangle(A, W, n_threads):
+    """A := A @ W in place, of an upper triangle W; rows of A are contiguous."""
+    return form_columns(A, W, 0, n_threads)
+
+
+def form_columns(A, W, first, n_threads):
+    """A[:, first:] := A @ W[:, first:] in place, of an upper triangle W."""
+    r = A.shape[1]
+    if W.shape != (r, r) or A.strides[1] != A.itemsize:
+        raise ValueError(f"{A.shape} times {W.shape} cannot be computed in place")
+    step = max(CALL_ROWS, CALL_WORK // r**2)
+    with single_threaded_blas():
+        for start in range(0, len(A), step):
+            _linear.form_columns(A[start : start + step], W, first, n_threads)
+    return A

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from scipy.linalg import lapack
 
 from pskernels import _points, _tiles
-from pskernels._products import far_origin, matmul
+from pskernels._products import far_origin, times_triangle
 from pskernels._progress import progress
 from pskernels._threads import single_threaded_blas
 from pskernels._validation import check_points, common_dtype, levels_to_the_caller
@@ -151,10 +151,10 @@ class FeatureMap(KernelMap):
         self.memory_limit = memory_limit
         self.verbose = verbose
 
-    def fit_features(self, X):
+    def fit_features(self, X, alpha=None):
         """Fit the map; return the features of X as `solve` takes them.
 
-        Z itself is not formed, but K·Sᵀ and W, for 2·n·s·r operations less than
+        Z itself is not formed, but K·Sᵀ and W, for n·r² operations less than
         `fit_transform`.  (Where K·Sᵀ is so far from 0 that digits would be lost, it is
         Z after all; and `solve` forms it beside K·Sᵀ for losses with corners, and where
         alpha is too small for what the Gram matrix of K·Sᵀ loses.)
@@ -162,13 +162,16 @@ class FeatureMap(KernelMap):
         Parameters
         ----------
         X : array of shape (n, d)
+        alpha : float, optional
+            The least penalty of the fits to come: columns of Z that it needs are formed
+            in place.
 
         Returns
         -------
         FactoredFeatures or Features
         """
         X, SKSt = self._learn(self._check_points(X))
-        rows, W = _triangle(self.whitening_)
+        rows, W = _triangle(self.whitening_, np.float64)
         n_threads, memory_limit = self.limits()
         A = np.empty((X.shape[0], self.rank_), self._dtype)
         weights = self.sketch_.checked_weights()[rows]
@@ -176,8 +179,9 @@ class FeatureMap(KernelMap):
         if not self.kernel_.centred:
             warn_if_not_finite(A, "K·Sᵀ")
         features = FactoredFeatures(A, W, SKSt[np.ix_(rows, rows)], n_threads)
-        far = far_origin(*features.inner.column_range, A.dtype) is not None
-        return features.formed() if far else features
+        if far_origin(*features.inner.column_range, A.dtype) is not None:
+            return features.formed()
+        return features if alpha is None else features.form_for(alpha)
 
     def _fit(self, X):
         """Fit to checked points; return them in the form that `_fill` reads best."""
@@ -301,6 +305,25 @@ class FeatureMap(KernelMap):
             ) from None
         _tiles.fill_product(SK, tiles, self.sketch_.scale, "S·K", verbose=0)
 
+    def _products_of_pivots(self, pivots, outs, X, n_threads, memory_limit, gammas):
+        """K·Sᵀ of a block of points, for some rows of S: in `outs`, if rows lie there.
+
+        A list: for several gammas, one for each, and its own rows.
+        """
+        if gammas is None:
+            (rows,), (out,) = pivots, outs
+            if out.strides[1] != out.itemsize:
+                out = np.empty(out.shape, out.dtype)
+            weights = self.sketch_.checked_weights()[rows]
+            self._sketch_block(out.T, X, n_threads, memory_limit, weights)
+            return [out]
+        KSts = np.empty((len(outs), X.shape[0], self.sketch_.shape[0]), outs[0].dtype)
+        SKs = KSts.swapaxes(1, 2)
+        self._sketch_block(SKs, X, n_threads, memory_limit, gammas=gammas)
+        for KSt, rows, out in zip(KSts, pivots, outs, strict=True):
+            np.take(KSt, rows, axis=1, out=out)
+        return outs
+
     def fold(self, coef):
         """One coefficient for each landmark, S_SGᵀ W coef.
 
@@ -359,19 +382,23 @@ def _fill_maps(maps, outs, X):
     point_bytes = len(maps) * s * dtype.itemsize
     n_bytes = min(half, BLOCK_POINTS * s * dtype.itemsize)
     step = points_of_a_block(point_bytes, n_bytes, memory_limit)
-    work = np.empty((len(maps), min(step, n), s), dtype)
-    whitenings = [one.whitening_.astype(dtype, copy=False) for one in maps]
-    options = {}
-    if len(maps) > 1:
-        options["gammas"] = [one.kernel_.gamma for one in maps]
+    triangles = [_triangle(one.whitening_, dtype) for one in maps]
     with progress(n, "z_S", first.verbose) as report:
         for start in range(0, n, step):
             block = X[start : start + step]
-            KSts = work[:, : block.shape[0]]
-            SK = KSts.swapaxes(1, 2) if len(maps) > 1 else KSts[0].T
-            first._sketch_block(SK, block, n_threads, half, **options)
-            for KSt, whitening, out in zip(KSts, whitenings, outs, strict=True):
-                matmul(KSt, whitening, out[start : start + step], n_threads)
+            parts = [out[start : start + step] for out in outs]
+            products = first._products_of_pivots(
+                [rows for rows, _ in triangles],
+                parts,
+                block,
+                n_threads,
+                half,
+                gammas=[one.kernel_.gamma for one in maps] if len(maps) > 1 else None,
+            )
+            for A, (_, W), part in zip(products, triangles, parts, strict=True):
+                times_triangle(A, W, n_threads)
+                if A is not part:
+                    part[...] = A
             report(block.shape[0])
 
 
@@ -455,11 +482,15 @@ def _whitening(SKSt, eps):
     return W
 
 
-def _triangle(whitening):
+def _triangle(whitening, dtype):
     """(rows, W): the rows of the pivots, in which the whitening is a triangle."""
-    used = np.flatnonzero(whitening.any(axis=1))
-    rows = used[np.argsort((whitening[used] != 0).argmax(axis=1))]
-    return rows, whitening[rows]
+    entries = whitening != 0
+    used = np.flatnonzero(entries.any(axis=1))
+    rows = used[np.argsort(entries[used].argmax(axis=1))]
+    W = np.ascontiguousarray(whitening[rows], dtype)
+    if W.shape[0] != W.shape[1] or np.tril(W, -1).any():
+        raise ValueError("whitening_ must be a triangle in the rows of its pivots")
+    return rows, W
 
 
 def _refuse(SKSt):

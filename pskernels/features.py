@@ -16,12 +16,23 @@ never need to be in one place.
 from copy import copy
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import block_diag, lapack
 
 from pskernels._exact import exact_product, two_sum
-from pskernels._products import EPS, Features, far_origin, matmul, symmetric
+from pskernels._products import (
+    EPS,
+    Features,
+    far_origin,
+    form_columns,
+    symmetric,
+    times_triangle,
+)
 from pskernels._threads import cached_property
 from pskernels._validation import check_points, common_dtype
+
+# Where the Gram matrix of what features are made of loses more than this, in units of
+# alpha, conjugate gradients would take too long to make up for it.
+MOST_ROUNDING = 64.0
 
 
 def as_features(Z, n_threads):
@@ -170,9 +181,40 @@ class FactoredFeatures:
 
     def formed(self):
         """Z as an array after all."""
-        A, W = self.inner.Z, self.W.astype(self.dtype, order="C")
-        Z = matmul(A, W, np.empty_like(A), self.inner.n_threads)
+        W = self.W.astype(self.dtype, order="C")
+        Z = times_triangle(self.inner.Z.copy(), W, self.inner.n_threads)
         return Features(Z, self.inner.n_threads)
+
+    def form_for(self, alpha):
+        """Form as many columns of Z, in place of those of A, as Gram matrices need.
+
+        The last ones, whose W is large; these features are of no use afterwards.
+
+        Parameters
+        ----------
+        alpha : float
+            Up to `MOST_ROUNDING` of it may be lost.
+
+        Returns
+        -------
+        FactoredFeatures, or Features if all columns are formed
+        """
+        losses = EPS * np.cumsum(self.largest**2) / alpha
+        first = int(np.searchsorted(losses, MOST_ROUNDING))
+        if first == self.r:
+            return self
+        A, n_threads = self.inner.Z, self.inner.n_threads
+        W = self.W.astype(self.dtype, order="C")
+        form_columns(A, W, first, n_threads)
+        if first == 0:
+            return Features(A, n_threads)
+        rest = np.eye(self.r - first)
+        return FactoredFeatures(
+            A,
+            block_diag(self.W[:first, :first], rest),
+            block_diag(self.penalty[:first, :first], rest),
+            n_threads,
+        )
 
 
 class FeatureBlocks:

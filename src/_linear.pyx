@@ -10,7 +10,7 @@ double.  BLAS runs inside of threads: callers limit it to one thread.
 """
 
 from cython.parallel cimport prange, threadid
-from scipy.linalg.cython_blas cimport dgemm, dsyrk, sgemm
+from scipy.linalg.cython_blas cimport dgemm, dsyrk, dtrmm, sgemm, strmm
 
 from _types cimport intp_t, real_t
 
@@ -60,6 +60,7 @@ cdef enum:
     TILE = 256
     FEW = 6              # outputs for which BLAS does not reach the speed of linear.h
     OUTPUT_ROWS = 256    # rows at a time for more of them
+    TRIANGLE_ROWS = 1024    # BLAS packs the triangle anew for each of them
 
 OUTPUT_BLOCK = OUTPUT_ROWS
 GRAM_BUFFER = 2 * GRAM_ROWS * TILE
@@ -438,3 +439,40 @@ def matmul(
         else:
             sgemm("N", "N", &r, &n_rows, &s, &one, <float *>&B[0, 0], &r,
                   <float *>&A[start, 0], &lda, &zero, &out[start, 0], &ldo)
+
+
+def form_columns(
+    real_t[:, :] A,               # INOUT (n, r), rows are contiguous
+    const real_t[:, ::1] W,       # IN  (r, r), upper triangular
+    intp_t first,
+    int n_threads,
+):
+    """A[:, first:] := A @ W[:, first:]"""
+    cdef:
+        intp_t n = A.shape[0]
+        int ld_w = <int>A.shape[1]
+        int lda = <int>(A.strides[0] // sizeof(real_t))
+        int before = <int>first
+        int r = <int>(A.shape[1] - first)
+        real_t one = 1
+        intp_t chunk, start
+        int n_rows
+    for chunk in prange((n + TRIANGLE_ROWS - 1) // TRIANGLE_ROWS, nogil=True,
+                        num_threads=n_threads, use_threads_if=n_threads > 1,
+                        schedule="dynamic"):
+        start = chunk * TRIANGLE_ROWS
+        n_rows = <int>min(<intp_t>TRIANGLE_ROWS, n - start)
+        # by columns, W is a lower triangle: Aᵀ = Wᵀ @ Aᵀ of the last rows of Aᵀ,
+        # by the corner of Wᵀ first, and then by what is left of it
+        if real_t is double:
+            dtrmm("L", "L", "N", "N", &r, &n_rows, &one, <double *>&W[first, first],
+                  &ld_w, &A[start, first], &lda)
+            if first > 0:
+                dgemm("N", "N", &r, &n_rows, &before, &one, <double *>&W[0, first],
+                      &ld_w, &A[start, 0], &lda, &one, &A[start, first], &lda)
+        else:
+            strmm("L", "L", "N", "N", &r, &n_rows, &one, <float *>&W[first, first],
+                  &ld_w, &A[start, first], &lda)
+            if first > 0:
+                sgemm("N", "N", &r, &n_rows, &before, &one, <float *>&W[0, first],
+                      &ld_w, &A[start, 0], &lda, &one, &A[start, first], &lda)

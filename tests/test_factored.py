@@ -10,10 +10,10 @@ from test_sample import LOSSES, assert_same, make_data
 
 import pskernels as psk
 from pskernels._exact import exact_product
-from pskernels._products import Features
+from pskernels._products import Features, form_columns
 from pskernels._threads import single_threaded_blas
-from pskernels.features import FactoredFeatures, FeatureBlocks
-from pskernels.solvers import MOST_ROUNDING, Newton
+from pskernels.features import MOST_ROUNDING, FactoredFeatures, FeatureBlocks
+from pskernels.solvers import Newton
 
 WIDE = np.longdouble
 
@@ -243,6 +243,49 @@ def test_near_interpolation(loss, n, gamma, rng):
     assert factored.converged and formed.converged
     assert factored.n_iter <= 2 * formed.n_iter + 2
     assert factored.objective == pytest.approx(formed.objective, rel=3e-6, abs=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("first", [0, 1, 5, 64, 69, 70])
+def test_columns_are_formed_in_place(first, dtype, rng):
+    """Around chunks of rows, and in an array that is wider than the features."""
+    W = np.triu(rng.normal(size=(70, 70))).astype(dtype)
+    for n in (1, 1023, 1024, 1025, 2100):
+        wide = rng.normal(size=(n, 73)).astype(dtype)
+        A = wide[:, :70]
+        expected = A.astype(float) @ W.astype(float)
+        expected[:, :first] = A[:, :first]
+        rest = wide[:, 70:].copy()
+        results = [form_columns(wide.copy()[:, :70], W, first, k) for k in (1, 2, 3)]
+        tolerance = 1e-13 if dtype == "float64" else 1e-5
+        assert relative_error(form_columns(A, W, first, 2), expected) < tolerance
+        np.testing.assert_array_equal(wide[:, 70:], rest)
+        for result in results:
+            np.testing.assert_array_equal(result, A)
+    with pytest.raises(ValueError, match="cannot be computed in place"):
+        form_columns(A[:, :69], W, 0, 1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_columns_are_formed_until_gram_matrices_will_do(dtype, rng):
+    X = rng.normal(size=(500, 2)).astype(dtype)
+    y = np.sin(2 * X.sum(axis=1))
+    seen = set()
+    for alpha in 10.0 ** np.arange(-1, -14, -1):
+        fm = psk.FeatureMap(gamma=0.5, sketch=psk.SubSampling(60), random_state=0)
+        Z = fm.fit_transform(X)
+        F = fm.fit_features(X, alpha)
+        assert F.rounding_of_gram(alpha) <= MOST_ROUNDING
+        whole = dense(F) if isinstance(F, FactoredFeatures) else F.Z
+        assert np.abs(whole - Z).max() < (3e-3 if dtype == "float32" else 1e-6)
+        if isinstance(F, FactoredFeatures):
+            n_formed = np.count_nonzero((F.W == np.eye(F.r)).all(axis=0))
+            seen.add(n_formed)
+            identity = F.W.T @ F.penalty @ F.W
+            assert np.abs(identity - np.eye(F.r)).max() < 1e-2
+        model, other = (psk.solve(given, y, alpha=alpha, tol=1e-4) for given in (F, Z))
+        assert model.objective == pytest.approx(other.objective, rel=0.01)
+    assert 0 in seen and len(seen) > (1 if dtype == "float32" else 3)
 
 
 def test_products_far_from_zero_are_formed(rng):

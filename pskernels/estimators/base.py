@@ -192,7 +192,7 @@ class SketchedEstimator(BaseEstimator):
 
         return make_map
 
-    def _fit_map(self, make_map, X, y, weight, seed, form="transform"):
+    def _fit_map(self, make_map, X, y, weight, seed, form="transform", **options):
         """The fitted map, and the features of X: an array, factored, or None."""
         vars(self).pop("growth_", None)
         if is_auto(self.n_components, "n_components"):
@@ -200,7 +200,7 @@ class SketchedEstimator(BaseEstimator):
         feature_map = make_map(self._draw_sketch(make_map, X, y, seed))
         if form is None:
             return feature_map.fit(X), None
-        return feature_map, getattr(feature_map, f"fit_{form}")(X)
+        return feature_map, getattr(feature_map, f"fit_{form}")(X, **options)
 
     def _fit_maps(self, X, y, weight, seed, gammas, X_new):
         """(map, Z, Z_new) for each gamma; distances are computed once if possible."""
@@ -423,9 +423,11 @@ class SketchedMachine(SketchedEstimator):
         y = self._encode(y)
         if start is None:
             make_map = self._map_maker(X, weight, gamma)
-            feature_map, Z = self._fit_map(
-                make_map, X, y, balanced, seed, self._form_of_features()
-            )
+            options = {}
+            if self._takes_factored_features():
+                alpha = self._get_alpha(self.alpha, y, balanced)
+                options = dict(form="features", alpha=alpha)
+            feature_map, Z = self._fit_map(make_map, X, y, balanced, seed, **options)
         else:
             feature_map = self.feature_map_
             Z = feature_map.transform(X)
@@ -435,14 +437,13 @@ class SketchedMachine(SketchedEstimator):
         self._keep(feature_map, result)
         return self
 
-    def _form_of_features(self):
-        """How features serve the solver best: factored for one output, of smooth loss.
+    def _takes_factored_features(self):
+        """Whether there is one output, of a smooth loss.
 
         Products of several outputs with an array cost less, and corners need it.
         """
         loss = LOSSES.get(str(getattr(self, "loss", "pinball")))
-        factored = loss and loss().smooth and not self._decision_shape()
-        return "features" if factored else "transform"
+        return loss is not None and loss().smooth and not self._decision_shape()
 
     def _check_data(self, X, y, sample_weight):
         """X, y, and weights or None, as arrays."""

@@ -18,7 +18,7 @@ from pskernels._validation import (
     check_positive,
     check_real_array,
 )
-from pskernels.features import as_features
+from pskernels.features import MOST_ROUNDING, as_features
 from pskernels.losses import Loss, Squared, check_weights, get_loss
 from pskernels.objective import Problem
 from pskernels.outputs import Outputs, check_output_rank, residual_matrix
@@ -54,10 +54,6 @@ SOLVERS = {solver.name: solver for solver in (Direct, Newton, LBFGS, Adam)}
 
 # Squares of coefficients, which grow like 1/alpha, must not overflow.
 SMALLEST_ALPHA = 1e-100
-
-# Where the Gram matrix of what features are made of loses more than this, in units of
-# alpha, conjugate gradients would take too long to make up for it.
-MOST_ROUNDING = 64.0
 
 
 def solve(
