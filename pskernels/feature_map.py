@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from scipy.linalg import lapack
 
 from pskernels import _points, _tiles
-from pskernels._products import far_origin, times_triangle
+from pskernels._products import EPS, far_origin, times_triangle
 from pskernels._progress import progress
 from pskernels._threads import single_threaded_blas
 from pskernels._validation import check_points, common_dtype, levels_to_the_caller
@@ -29,7 +29,7 @@ from pskernels.gram import (
     warn_if_not_finite,
 )
 from pskernels.kernel_map import KernelMap, check_coef, points_of_a_block
-from pskernels.kernels import GammaKernel, Precomputed, get_kernel
+from pskernels.kernels import CallableKernel, GammaKernel, Precomputed, get_kernel
 from pskernels.sketches import PSparsified
 
 DEFAULT_ROWS = 100
@@ -40,10 +40,16 @@ BLOCK_POINTS = 2**14
 
 FLOAT32_EPS = float(np.finfo(np.float32).eps)
 
-# Pivots below this many times s·eps·‖S·K·Sᵀ‖ are rounding.  With 4, features of float32
-# err by at most 1.9·√(eps/s) in 756 settings (kernels, sketches, s, features), with 1
-# by 3.4; a pivot is a few times the least eigenvalue that is left.
+# Pivots below this many times s·eps·‖S·K·Sᵀ‖ are rounding, eps that of the values of k;
+# a pivot is a few times the least eigenvalue that is left.
 PIVOT_CUT = 4.0
+
+# A feature of pivot p is S·k divided by √p, and so is its rounding, some √s·eps.
+# Pivots of float32 features are kept down to where that is 1/300.  On protein_casp, at
+# s = 1,000 and alpha = 3e-6, R² is 0.496 with 30 to 300, 0.492 with 3,000 (0.497 in
+# float64); at alpha = 1e-8 it is 0.515, 0.518, 0.517, 0.507 with 30, 100, 300, 1,000
+# (0.530).
+SMALLEST_PIVOT = 300.0
 
 
 class FeatureMap(KernelMap):
@@ -99,17 +105,18 @@ class FeatureMap(KernelMap):
     operations for each point.  The result does not depend on n_threads, to the last
     bit.
 
-    r counts the pivots above 4·s·eps·‖S·K·Sᵀ‖, eps that of float32 if X is float32,
-    else of float64; smaller ones are lost in the rounding errors of S·K.  (Should
-    S·K·Sᵀ be indefinite by more than that, r counts those above it only.)
+    r counts the pivots above 4·s·eps·‖S·K·Sᵀ‖, eps that of float64; smaller ones are
+    lost in rounding.  (Should S·K·Sᵀ be indefinite by more than that, r counts those
+    above it only.  For a function or a precomputed kernel in float32, eps is that.)
 
     S·K·Sᵀ and W are computed in float64, the rest in float32 if the result is.  Then
-    the error of z_S(x), in the norm, is below 3·√(eps/s)·√k(x, x), or 1e-4·√k(x, x)
-    for s = 100: measured, 1.9·√(eps/s) at most in 756 settings, and far less where no
-    pivot comes near the cut.  `predict` errs by at most ‖coef‖₂ times as much, like
-    ``transform(X) @ coef``; the test error of ridge regressions on maps cut at their
-    rank changed by less than 1e-4 of it.  float64 takes twice as long: it is used for
-    points that are float64, also if those of the fit were float32.
+    pivots are kept down to s·(300·eps)²·max k(x, x), eps that of float32: the rounding
+    of a feature is some 1/300 at the most, and the error of z_S(x), in the norm, below
+    0.01·√k(x, x): measured, 0.005 at most in 288 settings, and far less where no pivot
+    comes near the cut.  `predict` errs by at most ‖coef‖₂ times as much, like
+    ``transform(X) @ coef``.  What that costs: R² of ridge regressions on protein_casp,
+    s = 400 to 2,000, alpha = 3e-6, falls by less than 0.001.  float64 takes twice as
+    long: it is used for points that are float64, also if those of the fit were float32.
 
     With ``kernel="precomputed"``, X is K in `fit`, and K(X_new, X), of shape
     (n_new, n), in `transform` and `predict`, which read only columns of landmarks.
@@ -237,7 +244,11 @@ class FeatureMap(KernelMap):
     def _set(self, X, sketch, landmarks, kernel, center, SKSt):
         """What was learnt; a fit that fails leaves the map as it was."""
         dtype = common_dtype(X)
-        whitening = _whitening(SKSt, np.finfo(dtype).eps)
+        if not np.isfinite(SKSt).all():
+            raise ValueError("S·K·Sᵀ overflows float64; scale X")
+        rounded = isinstance(kernel, (CallableKernel, Precomputed))
+        cut = _pivot_cut(SKSt, np.finfo(dtype).eps, rounded)
+        whitening = _whitening(SKSt, cut)
         self.kernel_ = kernel
         self.sketch_ = sketch
         self.landmarks_ = landmarks
@@ -454,17 +465,28 @@ def _take_rows(X, indices):
     return rows if sp.issparse(rows) else np.ascontiguousarray(rows)
 
 
-def _whitening(SKSt, eps):
-    """W of shape (s, r), Wᵀ (S·K·Sᵀ) W = I; eps: that of the S·K it will multiply.
+def _pivot_cut(SKSt, eps, rounded):
+    """Pivots of S·K·Sᵀ up to this are lost; `rounded`: k itself has that eps."""
+    s, size = len(SKSt), _norm(SKSt)
+    if rounded:
+        return PIVOT_CUT * s * eps * size
+    noise = s * (SMALLEST_PIVOT * eps) ** 2 * float(np.abs(SKSt.diagonal()).max())
+    return max(PIVOT_CUT * s * EPS * size, noise)
+
+
+def _norm(A):
+    """The Frobenius norm, whose squares may overflow."""
+    size = float(np.abs(A).max())
+    return size * np.linalg.norm(A / size) if size > 0 else 0.0
+
+
+def _whitening(SKSt, cut):
+    """W of shape (s, r), Wᵀ (S·K·Sᵀ) W = I, from pivots above the cut.
 
     S·K·Sᵀ = L·Lᵀ, the largest pivot first, up to what is rounding; W = L⁻ᵀ in the rows
     of these pivots.  Eigenvectors would do as well, for twenty times the time.
     """
-    if not np.isfinite(SKSt).all():
-        raise ValueError("S·K·Sᵀ overflows float64; scale X")
-    s, size = len(SKSt), float(np.abs(SKSt).max())
-    size *= np.linalg.norm(SKSt / size) if size > 0 else 1.0
-    cut = PIVOT_CUT * s * eps * size
+    s, size = len(SKSt), _norm(SKSt)
     with single_threaded_blas():
         L, pivots, rank, _ = lapack.dpstrf(SKSt, tol=cut, lower=1)
         order = pivots - 1
@@ -476,6 +498,8 @@ def _whitening(SKSt, eps):
             _refuse(SKSt)
         cut = max(cut, rounding)  # others are as wrong
         rank = np.count_nonzero(np.diag(L)[:rank] ** 2 > cut)
+        if rank == 0:
+            _refuse(SKSt)
         inverse = lapack.dtrtri(np.tril(L[:rank, :rank]), lower=1)[0]
     W = np.zeros((s, rank))
     W[order[:rank]] = inverse.T

@@ -277,7 +277,7 @@ def test_columns_are_formed_until_gram_matrices_will_do(dtype, rng):
         F = fm.fit_features(X, alpha)
         assert F.rounding_of_gram(alpha) <= MOST_ROUNDING
         whole = dense(F) if isinstance(F, FactoredFeatures) else F.Z
-        assert np.abs(whole - Z).max() < (3e-3 if dtype == "float32" else 1e-6)
+        assert np.abs(whole - Z).max() < (1e-2 if dtype == "float32" else 1e-6)
         if isinstance(F, FactoredFeatures):
             n_formed = np.count_nonzero((F.W == np.eye(F.r)).all(axis=0))
             seen.add(n_formed)
