@@ -247,6 +247,25 @@ def symmetric_product(tiles, weights, memory_limit, verbose):
     return product + product.swapaxes(-1, -2)
 
 
+def selected_product(*, landmarks, weights, verbose, **options):
+    """`symmetric_product` where rows of W have one entry each, by the engine, or None.
+
+    All of K, for half of it and its sums would take longer.
+    """
+    selected = selected_landmarks(weights)
+    if selected is None:
+        return None
+    chosen, values = selected
+    points = landmarks.reordered(chosen)
+    tiles = make_tiles(landmarks=landmarks, points=points, weights=weights, **options)
+    if not isinstance(tiles, SelectedTiles):
+        return None
+    out = np.empty((*tiles.shape, points.n), tiles.dtype)
+    product = fill_product(out, tiles, 1.0, "S·K·Sᵀ", verbose)
+    product *= values
+    return (product + product.swapaxes(-1, -2)) / 2
+
+
 def times_weights_t(get_columns, weights, memory_limit, n_rows):
     """A · Wᵀ in float64; get_columns(start, end) are columns of A, of n_rows."""
     s, m = weights.shape

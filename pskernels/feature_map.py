@@ -177,8 +177,7 @@ class FeatureMap(KernelMap):
         -------
         FactoredFeatures or Features
         """
-        X, SKSt = self._learn(self._check_points(X))
-        rows, W = _triangle(self.whitening_, np.float64)
+        X, SKSt, (rows, W) = self._learn(self._check_points(X))
         n_threads, memory_limit = self.limits()
         A = np.empty((X.shape[0], self.rank_), self._dtype)
         weights = self.sketch_.checked_weights()[rows]
@@ -195,7 +194,7 @@ class FeatureMap(KernelMap):
         return self._learn(X)[0]
 
     def _learn(self, X):
-        """`_fit`, and S·K·Sᵀ."""
+        """`_fit`, S·K·Sᵀ, and the triangle of its whitening with its rows."""
         kernel = get_kernel(self.kernel, self.gamma)
         n_threads, memory_limit = self.limits()
         precomputed = isinstance(kernel, Precomputed)
@@ -220,9 +219,10 @@ class FeatureMap(KernelMap):
         landmarks = None if precomputed else _take_rows(X, sketch.indices)
         rows = _points.Rows(X, sketch.indices) if precomputed else landmarks
         SKSt = self._sketch_landmarks(rows, sketch, kernel, center)
-        self._set(X, sketch, landmarks, kernel, center, SKSt)
+        triangle = self._set(X, sketch, landmarks, kernel, center, SKSt)
         # K is symmetric: its rows of landmarks lie together, their columns do not
-        return X.T if precomputed and X.flags.c_contiguous else X, SKSt
+        X = X.T if precomputed and X.flags.c_contiguous else X
+        return X, SKSt, triangle
 
     def _sketch_landmarks(self, landmarks, sketch, kernel, center, **options):
         """S·K·Sᵀ in float64."""
@@ -242,13 +242,17 @@ class FeatureMap(KernelMap):
         )
 
     def _set(self, X, sketch, landmarks, kernel, center, SKSt):
-        """What was learnt; a fit that fails leaves the map as it was."""
+        """Set what was learnt; return the triangle, and its rows, of the whitening.
+
+        A fit that fails leaves the map as it was.
+        """
         dtype = common_dtype(X)
         if not np.isfinite(SKSt).all():
             raise ValueError("S·K·Sᵀ overflows float64; scale X")
         rounded = isinstance(kernel, (CallableKernel, Precomputed))
-        cut = _pivot_cut(SKSt, np.finfo(dtype).eps, rounded)
-        whitening = _whitening(SKSt, cut)
+        rows, W = _whitening(SKSt, _pivot_cut(SKSt, np.finfo(dtype).eps, rounded))
+        whitening = np.zeros((len(SKSt), len(rows)))
+        whitening[rows] = W
         self.kernel_ = kernel
         self.sketch_ = sketch
         self.landmarks_ = landmarks
@@ -257,6 +261,7 @@ class FeatureMap(KernelMap):
         self.n_features_in_ = X.shape[1]
         self._center = center
         self._dtype = dtype
+        return rows, W
 
     def check_learnt(self):
         """Check that what was learnt fits together, for a map out of a file."""
@@ -481,29 +486,27 @@ def _norm(A):
 
 
 def _whitening(SKSt, cut):
-    """W of shape (s, r), Wᵀ (S·K·Sᵀ) W = I, from pivots above the cut.
+    """(rows, W): Wᵀ (S·K·Sᵀ) W = I in these rows, those of pivots above the cut.
 
-    S·K·Sᵀ = L·Lᵀ, the largest pivot first, up to what is rounding; W = L⁻ᵀ in the rows
-    of these pivots.  Eigenvectors would do as well, for twenty times the time.
+    S·K·Sᵀ = UᵀU, the largest pivot first, up to what is rounding; W = U⁻¹, a triangle.
+    Eigenvectors would do as well, for twenty times the time.
     """
     s, size = len(SKSt), _norm(SKSt)
     with single_threaded_blas():
-        L, pivots, rank, _ = lapack.dpstrf(SKSt, tol=cut, lower=1)
+        U, pivots, rank, _ = lapack.dpstrf(SKSt, tol=cut)
         order = pivots - 1
         left = order[rank:]
-        rest = SKSt[np.ix_(left, left)] - L[rank:, :rank] @ L[rank:, :rank].T
+        rest = SKSt[np.ix_(left, left)] - U[:rank, rank:].T @ U[:rank, rank:]
         rounding = np.abs(rest).max(initial=0.0)
         # values of k that were rounded to float32 may cause as much, even in float64
-        if rounding > max(cut, s * FLOAT32_EPS * size) or size == 0:
+        if rounding > max(cut, s * FLOAT32_EPS * size):
             _refuse(SKSt)
         cut = max(cut, rounding)  # others are as wrong
-        rank = np.count_nonzero(np.diag(L)[:rank] ** 2 > cut)
+        rank = np.count_nonzero(U.diagonal()[:rank] ** 2 > cut)
         if rank == 0:
             _refuse(SKSt)
-        inverse = lapack.dtrtri(np.tril(L[:rank, :rank]), lower=1)[0]
-    W = np.zeros((s, rank))
-    W[order[:rank]] = inverse.T
-    return W
+        W = lapack.dtrtri(U[:rank, :rank])[0]
+    return order[:rank], np.triu(W)
 
 
 def _triangle(whitening, dtype):

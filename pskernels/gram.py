@@ -272,19 +272,17 @@ def kernel_matmul(
 
 
 def sketch_landmarks(sketch, landmarks, *, memory_limit, verbose, **options):
-    """S·K·Sᵀ in float64, from half of K(landmarks, landmarks)."""
-    tiles = _tiles.make_tiles(
-        landmarks=landmarks,
-        points=landmarks,
-        weights=sketch.weights,
-        memory_limit=memory_limit,
-        triangle=True,
-        **options,
-    )
+    """S·K·Sᵀ in float64, from K(landmarks, landmarks), or half of it."""
+    weights = sketch.weights
+    options.update(landmarks=landmarks, weights=weights, memory_limit=memory_limit)
     # callers look at what overflowed
     with np.errstate(over="ignore", invalid="ignore"):
+        selected = _tiles.selected_product(verbose=verbose, **options)
+        if selected is not None:
+            return sketch.scale**2 * selected
+        tiles = _tiles.make_tiles(points=landmarks, triangle=True, **options)
         return sketch.scale**2 * _tiles.symmetric_product(
-            tiles, sketch.weights, memory_limit, verbose
+            tiles, weights, memory_limit, verbose
         )
 
 

@@ -73,9 +73,10 @@ REFINED = 1e-3
 # so that CG is tried, and what it took is known from then on.
 SUBSAMPLE = 2
 CG_GUESS = 9
-# The same for the squared loss, whose only step goes to the end: 20 to 26 iterations,
-# for r from 400 to 2,000, n = 32,000 (normal points, protein_casp); with 2 rows to 36.
-SUBSAMPLE_OF_SQUARES = 4
+# The same for the squared loss, whose only step goes to the end: 18 to 25 iterations,
+# for r from 400 to 4,000, n = 32,000 (normal points, protein_casp); 20 with 4 rows for
+# each feature, 34 with 2, 60 with 1.
+SUBSAMPLE_OF_SQUARES = 3
 CG_GUESS_OF_SQUARES = 20
 # A multiplication in a pass over Z waits for memory, one in a Gram matrix does not:
 # 5 to 6 times as long, measured for r from 800 to 1,000 and n from 10,000 to 100,000.
