@@ -18,6 +18,7 @@ from pskernels._engine import (
     SelectedTiles,
     selected_landmarks,
 )
+from pskernels._matrices import make_symmetric
 from pskernels._points import squared_norms
 from pskernels._progress import progress
 from pskernels._threads import single_threaded_blas
@@ -247,8 +248,8 @@ def symmetric_product(tiles, weights, memory_limit, verbose):
     return product + product.swapaxes(-1, -2)
 
 
-def selected_product(*, landmarks, weights, verbose, **options):
-    """`symmetric_product` where rows of W have one entry each, by the engine, or None.
+def selected_product(*, landmarks, weights, scale, verbose, **options):
+    """scale · W · K · Wᵀ where rows of W have one entry each, by the engine, or None.
 
     All of K, for half of it and its sums would take longer.
     """
@@ -261,9 +262,11 @@ def selected_product(*, landmarks, weights, verbose, **options):
     if not isinstance(tiles, SelectedTiles):
         return None
     out = np.empty((*tiles.shape, points.n), tiles.dtype)
-    product = fill_product(out, tiles, 1.0, "S·K·Sᵀ", verbose)
-    product *= values
-    return (product + product.swapaxes(-1, -2)) / 2
+    fill_product(out, tiles, scale, "S·K·Sᵀ", verbose)
+    out *= values
+    for product in out.reshape(-1, points.n, points.n):
+        make_symmetric(product)
+    return out
 
 
 def times_weights_t(get_columns, weights, memory_limit, n_rows):

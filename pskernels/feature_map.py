@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from scipy.linalg import lapack
 
 from pskernels import _points, _tiles
+from pskernels._matrices import clear_below_diagonal
 from pskernels._products import EPS, far_origin, times_triangle
 from pskernels._progress import progress
 from pskernels._threads import single_threaded_blas
@@ -472,17 +473,11 @@ def _take_rows(X, indices):
 
 def _pivot_cut(SKSt, eps, rounded):
     """Pivots of S·K·Sᵀ up to this are lost; `rounded`: k itself has that eps."""
-    s, size = len(SKSt), _norm(SKSt)
+    s, size = len(SKSt), lapack.dlange("F", SKSt.T)
     if rounded:
         return PIVOT_CUT * s * eps * size
     noise = s * (SMALLEST_PIVOT * eps) ** 2 * float(np.abs(SKSt.diagonal()).max())
     return max(PIVOT_CUT * s * EPS * size, noise)
-
-
-def _norm(A):
-    """The Frobenius norm, whose squares may overflow."""
-    size = float(np.abs(A).max())
-    return size * np.linalg.norm(A / size) if size > 0 else 0.0
 
 
 def _whitening(SKSt, cut):
@@ -491,7 +486,7 @@ def _whitening(SKSt, cut):
     S·K·Sᵀ = UᵀU, the largest pivot first, up to what is rounding; W = U⁻¹, a triangle.
     Eigenvectors would do as well, for twenty times the time.
     """
-    s, size = len(SKSt), _norm(SKSt)
+    s, size = len(SKSt), lapack.dlange("F", SKSt.T)
     with single_threaded_blas():
         U, pivots, rank, _ = lapack.dpstrf(SKSt, tol=cut)
         order = pivots - 1
@@ -505,8 +500,9 @@ def _whitening(SKSt, cut):
         rank = np.count_nonzero(U.diagonal()[:rank] ** 2 > cut)
         if rank == 0:
             _refuse(SKSt)
-        W = lapack.dtrtri(U[:rank, :rank])[0]
-    return order[:rank], np.triu(W)
+        W = lapack.dtrtri(U[:rank, :rank], overwrite_c=1)[0]
+    clear_below_diagonal(W)
+    return order[:rank], W
 
 
 def _triangle(whitening, dtype):

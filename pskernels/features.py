@@ -19,6 +19,7 @@ import numpy as np
 from scipy.linalg import block_diag, lapack
 
 from pskernels._exact import exact_product, two_sum
+from pskernels._matrices import absolute_product
 from pskernels._products import (
     EPS,
     Features,
@@ -95,7 +96,7 @@ class FactoredFeatures:
     @cached_property
     def largest(self):
         """A bound on |z| of each column, and on the sum that z is."""
-        return self.inner.largest @ np.abs(self.W)
+        return absolute_product(self.inner.largest, self.W)
 
     @property
     def column_range(self):

@@ -277,13 +277,12 @@ def sketch_landmarks(sketch, landmarks, *, memory_limit, verbose, **options):
     options.update(landmarks=landmarks, weights=weights, memory_limit=memory_limit)
     # callers look at what overflowed
     with np.errstate(over="ignore", invalid="ignore"):
-        selected = _tiles.selected_product(verbose=verbose, **options)
+        scale = sketch.scale**2
+        selected = _tiles.selected_product(scale=scale, verbose=verbose, **options)
         if selected is not None:
-            return sketch.scale**2 * selected
+            return selected
         tiles = _tiles.make_tiles(points=landmarks, triangle=True, **options)
-        return sketch.scale**2 * _tiles.symmetric_product(
-            tiles, weights, memory_limit, verbose
-        )
+        return scale * _tiles.symmetric_product(tiles, weights, memory_limit, verbose)
 
 
 def fill_kernel_matmul(out, points, landmarks, B, *, verbose, **options):

@@ -13,6 +13,7 @@ were a multiple of the identity.
 import numpy as np
 from scipy.linalg import lapack
 
+from pskernels._matrices import add_scaled
 from pskernels._products import symmetric
 
 MAX_CG = 200
@@ -44,7 +45,7 @@ def add_penalty(H, n_coef, alpha, penalty=None):
     else:
         for start in range(0, n_coef, len(penalty)):
             rows = slice(start, start + len(penalty))
-            H[rows, rows] += alpha * penalty
+            add_scaled(H[rows, rows], alpha, penalty)
     # where no point has a curvature, b is free, and its gradient is 0
     intercept = diagonal[n_coef:]
     intercept[~(intercept > 0)] = 1.0
