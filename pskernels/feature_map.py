@@ -7,6 +7,7 @@
 The map z_S of the paper.  It does not see y or a loss.
 """
 
+import math
 import warnings
 from copy import copy
 from dataclasses import replace
@@ -17,7 +18,13 @@ from scipy.linalg import lapack
 
 from pskernels import _points, _tiles
 from pskernels._matrices import clear_below_diagonal
-from pskernels._products import EPS, far_origin, times_triangle
+from pskernels._products import (
+    EPS,
+    Features,
+    far_origin,
+    take_columns,
+    times_triangle,
+)
 from pskernels._progress import progress
 from pskernels._threads import single_threaded_blas
 from pskernels._validation import check_points, common_dtype, levels_to_the_caller
@@ -38,6 +45,9 @@ DEFAULT_ROWS = 100
 # Points whose S·K is computed at a time: 64 tiles, so that as many threads have
 # work.  From 4,096 to 32,768 points the time is the same within 10 %.
 BLOCK_POINTS = 2**14
+
+# The same where several gammas share distances: they stay in the third-level cache.
+SHARED_BYTES = 2**24
 
 FLOAT32_EPS = float(np.finfo(np.float32).eps)
 
@@ -185,10 +195,10 @@ class FeatureMap(KernelMap):
         self._sketch_block(A.T, X, n_threads, memory_limit, weights)
         if not self.kernel_.centred:
             warn_if_not_finite(A, "K·Sᵀ")
-        features = FactoredFeatures(A, W, SKSt[np.ix_(rows, rows)], n_threads)
-        if far_origin(*features.inner.column_range, A.dtype) is not None:
-            return features.formed()
-        return features if alpha is None else features.form_for(alpha)
+        features = _as_factored(A, SKSt, rows, W, n_threads)
+        if alpha is None or isinstance(features, Features):
+            return features
+        return features.form_for(alpha)
 
     def _fit(self, X):
         """Fit to checked points; return them in the form that `_fill` reads best."""
@@ -322,24 +332,13 @@ class FeatureMap(KernelMap):
             ) from None
         _tiles.fill_product(SK, tiles, self.sketch_.scale, "S·K", verbose=0)
 
-    def _products_of_pivots(self, pivots, outs, X, n_threads, memory_limit, gammas):
-        """K·Sᵀ of a block of points, for some rows of S: in `outs`, if rows lie there.
-
-        A list: for several gammas, one for each, and its own rows.
-        """
-        if gammas is None:
-            (rows,), (out,) = pivots, outs
-            if out.strides[1] != out.itemsize:
-                out = np.empty(out.shape, out.dtype)
-            weights = self.sketch_.checked_weights()[rows]
-            self._sketch_block(out.T, X, n_threads, memory_limit, weights)
-            return [out]
-        KSts = np.empty((len(outs), X.shape[0], self.sketch_.shape[0]), outs[0].dtype)
-        SKs = KSts.swapaxes(1, 2)
-        self._sketch_block(SKs, X, n_threads, memory_limit, gammas=gammas)
-        for KSt, rows, out in zip(KSts, pivots, outs, strict=True):
-            np.take(KSt, rows, axis=1, out=out)
-        return outs
+    def _products_of_pivots(self, rows, out, X, n_threads, memory_limit):
+        """K·Sᵀ of a block of points, for some rows of S: in `out` if rows are whole."""
+        if out.strides[1] != out.itemsize:
+            out = np.empty(out.shape, out.dtype)
+        weights = self.sketch_.checked_weights()[rows]
+        self._sketch_block(out.T, X, n_threads, memory_limit, weights)
+        return out
 
     def fold(self, coef):
         """One coefficient for each landmark, S_SGᵀ W coef.
@@ -390,30 +389,39 @@ class FeatureMap(KernelMap):
         )
 
 
-def _fill_maps(maps, outs, X):
-    """Features of maps that differ by gamma alone, of points that are checked."""
+def _fill_maps(maps, outs, X, formed=True):
+    """Features of maps that differ by gamma alone, of points that are checked.
+
+    Unless `formed`, what their triangles are to multiply.
+    """
     first, dtype = maps[0], outs[0].dtype
     n_threads, memory_limit = first.limits()
     s, n = first.sketch_.shape[0], X.shape[0]
     half = memory_limit // 2  # for a block of S·K, and as much for tiles of K
     point_bytes = len(maps) * s * dtype.itemsize
     n_bytes = min(half, BLOCK_POINTS * s * dtype.itemsize)
+    if len(maps) > 1:
+        n_bytes = min(n_bytes, max(SHARED_BYTES, point_bytes))
     step = points_of_a_block(point_bytes, n_bytes, memory_limit)
     triangles = [_triangle(one.whitening_, dtype) for one in maps]
+    if len(maps) > 1:
+        KSts = np.empty((len(maps), min(step, n), s), dtype)
+        gammas = [one.kernel_.gamma for one in maps]
     with progress(n, "z_S", first.verbose) as report:
         for start in range(0, n, step):
             block = X[start : start + step]
-            parts = [out[start : start + step] for out in outs]
-            products = first._products_of_pivots(
-                [rows for rows, _ in triangles],
-                parts,
-                block,
-                n_threads,
-                half,
-                gammas=[one.kernel_.gamma for one in maps] if len(maps) > 1 else None,
-            )
-            for A, (_, W), part in zip(products, triangles, parts, strict=True):
-                times_triangle(A, W, n_threads)
+            if len(maps) > 1:  # one product for all gammas, each with rows of its own
+                shared = KSts[:, : block.shape[0]]
+                SKs = shared.swapaxes(1, 2)
+                first._sketch_block(SKs, block, n_threads, half, gammas=gammas)
+            for k, (rows, W) in enumerate(triangles):
+                part = outs[k][start : start + step]
+                if len(maps) > 1:
+                    A = take_columns(shared[k], rows, part, n_threads)
+                else:
+                    A = first._products_of_pivots(rows, part, block, n_threads, half)
+                if formed:
+                    times_triangle(A, W, n_threads)
                 if A is not part:
                     part[...] = A
             report(block.shape[0])
@@ -425,7 +433,7 @@ def share_distances(kernel, sketch, X):
     return of_gamma and not sketch.is_dense and not sp.issparse(X)
 
 
-def fit_transform_gammas(feature_map, gammas, X, X_new):
+def fit_transform_gammas(feature_map, gammas, X, X_new, formed=True, room=None):
     """Maps of several gammas, whose distances are computed once.
 
     Parameters
@@ -435,6 +443,11 @@ def fit_transform_gammas(feature_map, gammas, X, X_new):
     gammas : list of float
     X, X_new : array of shape (n, d), (n_new, d)
         Points to fit to, and others.
+    formed : bool
+        Whether features are arrays, or else those of `FeatureMap.fit_features`.
+    room : dict, optional
+        Memory of features that are no longer used, from an earlier call: new memory may
+        cost more than what is done with it.
 
     Returns
     -------
@@ -450,19 +463,42 @@ def fit_transform_gammas(feature_map, gammas, X, X_new):
     SKSts = feature_map._sketch_landmarks(
         landmarks, sketch, kernel, center, gammas=gammas
     )
-    maps = []
+    maps, triangles = [], []
     for gamma, SKSt in zip(gammas, SKSts, strict=True):
         one = copy(feature_map)
         one.kernel = replace(kernel, gamma=gamma)
-        one._set(X, sketch, landmarks, one.kernel, center, SKSt)
+        triangles.append(one._set(X, sketch, landmarks, one.kernel, center, SKSt))
         maps.append(one)
     features = []
     for points in (X, X_new):
         dtype = maps[0]._result_dtype(points)
-        outs = [np.empty((points.shape[0], one.rank_), dtype) for one in maps]
-        _fill_maps(maps, outs, points)
+        outs = [
+            _array(room, (len(features), k), (points.shape[0], one.rank_), dtype)
+            for k, one in enumerate(maps)
+        ]
+        _fill_maps(maps, outs, points, formed)
+        if not formed:
+            outs = [
+                _as_factored(A, SKSt, *triangle, n_threads)
+                for A, SKSt, triangle in zip(outs, SKSts, triangles, strict=True)
+            ]
         features.append(outs)
     return list(zip(maps, *features, strict=True))
+
+
+def _array(room, key, shape, dtype):
+    """An array, in memory that is kept under a key if there is any."""
+    room, size = {} if room is None else room, math.prod(shape)
+    if key not in room or room[key].size < size or room[key].dtype != dtype:
+        room[key] = np.empty(size, dtype)
+    return room[key][:size].reshape(shape)
+
+
+def _as_factored(A, SKSt, rows, W, n_threads):
+    """Features of K·Sᵀ and the triangle, formed if they are far from 0."""
+    features = FactoredFeatures(A, W, SKSt[np.ix_(rows, rows)], n_threads)
+    far = far_origin(*features.inner.column_range, A.dtype) is not None
+    return features.formed() if far else features
 
 
 def _take_rows(X, indices):

@@ -83,6 +83,10 @@ class FactoredFeatures:
     def dtype(self):
         return self.inner.dtype
 
+    @property
+    def n_threads(self):
+        return self.inner.n_threads
+
     def with_threads(self, n_threads):
         """The same for another number of threads."""
         other = copy(self)
@@ -241,6 +245,7 @@ class FeatureBlocks:
 
         first = self.blocks[0]
         self.penalty, self.n_terms = first.penalty, first.n_terms
+        self.n_threads = first.n_threads
         self.to_inner, self.from_inner = first.to_inner, first.from_inner
         if any(not np.array_equal(first.W, block.W) for block in self.blocks):
             raise ValueError("blocks must have the same factor W, or none")

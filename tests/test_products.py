@@ -5,7 +5,7 @@ import pytest
 from conftest import TOLERANCE
 from reference import relative_error
 
-from pskernels._products import Features, matmul
+from pskernels._products import Features, cholesky, matmul, take_columns
 from pskernels._threads import single_threaded_blas
 
 
@@ -93,3 +93,29 @@ def test_matmul(n, s, r, order, dtype, rng, monkeypatch):
         out = np.full((n, r), np.nan, dtype, order=order)
         assert matmul(A, B, out, n_threads) is out
         assert relative_error(out, A @ B) < TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize("r", [1, 2, 255, 512, 513, 768, 769, 1300])
+def test_cholesky(r, rng):
+    A = rng.normal(size=(r, r + 3))
+    H = np.triu(A @ A.T)
+    factors = [cholesky(H, n_threads) for n_threads in (1, 2, 3)]
+    U, info = factors[0]
+    assert info == 0
+    expected = np.linalg.cholesky(A @ A.T).T
+    np.testing.assert_allclose(np.triu(U), expected, atol=1e-9 * np.abs(U).max())
+    for other, _ in factors[1:]:
+        np.testing.assert_array_equal(other, U)
+    H[r // 2, r // 2] = -1.0
+    assert cholesky(H, 2)[1] == r // 2 + 1  # where it is not positive, counted from 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_take_columns(dtype, rng):
+    A = rng.normal(size=(301, 40)).astype(dtype)
+    columns = rng.permutation(40)[:17]
+    out = np.empty((17, 301), dtype).T
+    np.testing.assert_array_equal(take_columns(A, columns, out, 2), A[:, columns])
+    for wrong in (columns + 30, columns - 20, columns[:3]):
+        with pytest.raises(ValueError, match="do not make"):
+            take_columns(A, wrong, out, 2)

@@ -451,10 +451,10 @@ def test_factorise_raises_the_diagonal_where_rounding_needs_it(rng):
     v = rng.normal(size=6)
     H = np.triu(np.outer(v, v))
     H[0, 0] -= 1e-12
-    b = solve_factorised(factorise(H.copy()), v)
+    b = solve_factorised(factorise(H.copy(), 1), v)
     assert np.isfinite(b).all() and v @ b > 0
     with pytest.raises(FloatingPointError, match="the Hessian overflows"):
-        factorise(np.full((2, 2), np.inf))
+        factorise(np.full((2, 2), np.inf), 1)
 
 
 # ---- bad input ----

@@ -52,7 +52,7 @@ from pskernels.kernels import (
     get_kernel,
     is_precomputed,
 )
-from pskernels.losses import LOSSES
+from pskernels.losses import LOSSES, Squared
 from pskernels.sketches import WITH_P, Sketch, SubSampling, get_sketch
 from pskernels.solvers import path
 
@@ -202,8 +202,12 @@ class SketchedEstimator(BaseEstimator):
             return feature_map.fit(X), None
         return feature_map, getattr(feature_map, f"fit_{form}")(X, **options)
 
-    def _fit_maps(self, X, y, weight, seed, gammas, X_new):
-        """(map, Z, Z_new) for each gamma; distances are computed once if possible."""
+    def _fit_maps(self, X, y, weight, seed, gammas, X_new, formed, room):
+        """(map, Z, Z_new) for each gamma; distances are computed once if possible.
+
+        Unless `formed`, features may be factored, if distances are shared.  They may be
+        in `room`, the memory of those of before.
+        """
         makers = [self._map_maker(X, weight, gamma) for gamma in gammas]
         sketches = [self._draw_sketch(make_map, X, y, seed) for make_map in makers]
         first = sketches[0]
@@ -214,7 +218,8 @@ class SketchedEstimator(BaseEstimator):
             and share_distances(get_kernel(self.kernel), first, X)
         )
         if shared:
-            yield from fit_transform_gammas(makers[0](first), gammas, X, X_new)
+            one = makers[0](first)
+            yield from fit_transform_gammas(one, gammas, X, X_new, formed, room)
             return
         for make_map, sketch in zip(makers, sketches, strict=True):
             feature_map = make_map(sketch)
@@ -497,13 +502,17 @@ class SketchedMachine(SketchedEstimator):
         options = self._solve_options(weight)
         Z = as_features(Z, resolve_n_threads(self.n_threads))  # for a pilot as well
         self.loss_, output_matrix, pilot = self._problem(Z, y, options)
+        solver = self.solver
+        if len(alphas) > 1 and self.loss_ == Squared() and isinstance(solver, str):
+            # one Gram matrix for all of them
+            solver = "direct" if solver == "auto" else solver
         return path(
             Z,
             y,
             loss=self.loss_,
             alphas=[self._get_alpha(alpha, y, weight) for alpha in alphas],
             output_matrix=output_matrix,
-            solver=self.solver,
+            solver=solver,
             tol=self.tol,
             max_iter=self.max_iter,
             start=pilot if start is None else start,

@@ -22,6 +22,7 @@ from pskernels.estimators.classifier import SketchedKernelClassifier
 from pskernels.estimators.quantile import SketchedQuantileRegressor
 from pskernels.estimators.regressor import SketchedKernelRegressor
 from pskernels.feature_map import DEFAULT_ROWS
+from pskernels.features import FactoredFeatures
 from pskernels.gram import DEFAULT_MEMORY_LIMIT
 from pskernels.kernels import GammaKernel, get_kernel
 from pskernels.solvers.loo import leave_one_out
@@ -129,10 +130,10 @@ class Search:
 
     def _score(self, folds, candidates):
         """Scores of all candidates, (candidates, folds)."""
-        scores = np.empty((len(candidates), len(folds)))
+        scores, room = np.empty((len(candidates), len(folds))), {}
         with progress(len(folds), "folds", self.verbose) as report:
             for k, fold in enumerate(folds):
-                scores[:, k] = fold.score(candidates)
+                scores[:, k] = fold.score(candidates, room)
                 report(1)
         return scores
 
@@ -215,6 +216,8 @@ def choose_gamma(machine, X, y, weight, seed):
 class Fold:
     """Points to fit machines to, and points to score them on."""
 
+    _needs_arrays = False  # of features
+
     def __init__(self, machine, X, y, weight, train, test, scorer):
         self._machine = machine
         self._X, self._y, self._weight = X, y, weight
@@ -234,8 +237,8 @@ class Fold:
     def _testing(self):
         return self._take(self._test, self._train)
 
-    def score(self, candidates):
-        """Scores of candidates."""
+    def score(self, candidates, room=None):
+        """Scores of candidates; `room` is memory that folds share."""
         machine = clone(self._machine).set_params(verbose=0)
         X, y, weight = self._take(self._train)
         testing = self._testing()
@@ -245,7 +248,14 @@ class Fold:
         by_gamma = _group(candidates, lambda each: each.get("gamma", machine.gamma))
         for gammas in self._portions(machine, list(by_gamma)):
             maps = machine._fit_maps(
-                X, targets, weight, machine.random_state, gammas, testing[0]
+                X,
+                targets,
+                weight,
+                machine.random_state,
+                gammas,
+                testing[0],
+                formed=self._needs_arrays or not machine._takes_factored_features(),
+                room=room,
             )
             for gamma, (feature_map, Z, Z_test) in zip(gammas, maps, strict=True):
                 models = self._fit(
@@ -270,6 +280,9 @@ class Fold:
             machine.set_params(**dict(tube))
             chosen = [numbers[k] for k in chosen]
             alphas = [candidates[k]["alpha"] for k in chosen]
+            if isinstance(Z, FactoredFeatures):  # one Gram matrix for all of them
+                least = (machine._get_alpha(a, targets, weight) for a in alphas)
+                Z = Z.form_for(min(least))
             models = self._models(machine, Z, targets, weight, alphas, Z_test)
             for number, (result, decisions) in zip(chosen, models, strict=True):
                 yield number, result, decisions
@@ -309,6 +322,8 @@ def _takes_weights(scorer):
 
 class LeaveOneOut(Fold):
     """Every point by the machine without it, in closed form; the sketch has it."""
+
+    _needs_arrays = True
 
     def _testing(self):
         return self._take(self._test)

@@ -93,7 +93,7 @@ class _Squares:
         if np.ptp(values) == 0:
             H = values[0] * self._moments[1]
             H[np.diag_indices_from(H)] += alpha
-            factor = factorise(H)
+            factor = factorise(H, self.problem.features.n_threads)
             return lambda gradient: -solve_factorised(factor, gradient.T).T
         eigenvalues, Q = self._eigh
         denominator = values[:, None] * np.maximum(eigenvalues, 0.0) + alpha

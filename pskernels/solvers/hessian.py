@@ -14,7 +14,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from pskernels._matrices import add_scaled
-from pskernels._products import symmetric
+from pskernels._products import cholesky, symmetric
 
 MAX_CG = 200
 # How often the diagonal is raised, a hundred times higher each time: from rounding to
@@ -86,7 +86,7 @@ def sum_hessian(grams, outputs, r):
     return H
 
 
-def factorise(H):
+def factorise(H, n_threads):
     """Cholesky factor of a matrix given by its upper triangle.
 
     Where rounding has made it indefinite, the diagonal is raised: what is solved
@@ -101,8 +101,7 @@ def factorise(H):
     for k in range(MAX_RAISED + 1):
         if k > 0:
             diagonal[:] = original + 1e-17 * 100.0**k * len(H) * original.max()
-        # to LAPACK, which counts by columns, a row-major upper triangle is a lower one
-        factor, info = lapack.dpotrf(H.T, lower=1, clean=0)
+        factor, info = cholesky(H, n_threads)
         if info == 0:
             return factor
     raise FloatingPointError(
@@ -112,7 +111,8 @@ def factorise(H):
 
 
 def solve_factorised(factor, b):
-    return lapack.dpotrs(factor, b, lower=1)[0]
+    # to LAPACK, which counts by columns, a row-major upper triangle is a lower one
+    return lapack.dpotrs(factor.T, b, lower=1)[0]
 
 
 def solve_inner(features, factor, gradient, n_coef):
@@ -179,7 +179,8 @@ def direction_preconditioner(gram, rest, outputs, alpha, features):
             block = gram.copy()
             block[:r] *= np.sqrt(value)
             block[:, :r] *= np.sqrt(value)
-            factors[value] = factorise(add_penalty(block, r, alpha, features.penalty))
+            add_penalty(block, r, alpha, features.penalty)
+            factors[value] = factorise(block, features.n_threads)
     blocks = [factors[value] for value in outputs.values]
 
     def precondition(v):

@@ -314,7 +314,8 @@ class _Direction:
             if not problem.loss.logistic:  # whose weights are not the curvatures
                 H *= 1 / (problem.loss.radius + state.mu)
         features = problem.features
-        factor = factorise(add_penalty(H, n_coef, self.alpha, features.penalty))
+        add_penalty(H, n_coef, self.alpha, features.penalty)
+        factor = factorise(H, features.n_threads)
         if features.rounding_of_gram(self.alpha) <= EXACT_ENOUGH:
             return solve_inner(features, factor, gradient, n_coef)
         return conjugate_gradients(
