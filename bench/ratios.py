@@ -80,6 +80,45 @@ def against_k_formed(rounds):
         show(f"{part}, n={n:,}, d={d}, float64", least_times(functions, rounds))
 
 
+def sub_sampling(rounds):
+    """S·K of sub-sampling against K·b and one write of the result, in both layouts."""
+    n, d = 32_000, 8
+    for dtype in common.DTYPES:
+        X = common.make_points(n, d, dtype)
+        for s in (100, 1000, 4000):
+            sketch = psk.SubSampling(s).draw(n, random_state=0)
+            landmarks, b = X[sketch.indices], np.ones(s, dtype)
+            layouts = {
+                "(s, n)": np.ones((s, n), dtype),
+                "(n, s)": np.ones((n, s), dtype).T,
+            }
+
+            def product(out, X=X, sketch=sketch):
+                psk.sketch_gram(X, sketch=sketch, gamma=0.1, parts="SK", out=out)
+
+            def matmul(X=X, landmarks=landmarks, b=b):
+                psk.kernel_matmul(X, landmarks, b, gamma=0.1)
+
+            times = least_times(
+                {
+                    "K·b": matmul,
+                    "one write": lambda out=layouts["(s, n)"]: out.fill(0.0),
+                    **{
+                        name: lambda out=out: product(out)
+                        for name, out in layouts.items()
+                    },
+                },
+                rounds,
+            )
+            whole = times["K·b"] + times["one write"]
+            for name in layouts:
+                print(
+                    f"sub-sampling, s={s:,}, {dtype}, {name}: {1e3 * times[name]:.1f} "
+                    f"ms, {times[name] / whole:.2f} of K·b and one write",
+                    flush=True,
+                )
+
+
 def drawing(rounds):
     """Drawing against one pass S·K."""
     n, d, s = 1_000_000, 10, 200
@@ -144,6 +183,7 @@ def main():
     rounds = parser.parse_args().rounds
     sparse_products(rounds)
     against_k_formed(min(rounds, 5))
+    sub_sampling(min(rounds, 5))
     drawing(rounds)
     keops(rounds)
     importing()

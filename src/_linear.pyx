@@ -530,8 +530,8 @@ def cholesky(
                           &H[col, col], &ld)
                 else:
                     # by columns: the block (col, row) of L, less L_col · L_rowᵀ
-                    dgemm("N", "T", &width, &height, &depth, &minus, &H[start, col], &ld,
-                          &H[start, row], &ld, &one, &H[row, col], &ld)
+                    dgemm("N", "T", &width, &height, &depth, &minus, &H[start, col],
+                          &ld, &H[start, row], &ld, &one, &H[row, col], &ld)
     return info
 
 
