@@ -31,8 +31,10 @@ from pskernels._products import (
 from pskernels._threads import cached_property
 from pskernels._validation import check_points, common_dtype
 
-# Where the Gram matrix of what features are made of loses more than this, in units of
-# alpha, conjugate gradients would take too long to make up for it.
+# What the Gram matrix of what features are made of may lose, in units of alpha: beyond
+# the first number it is no Hessian, but a preconditioner; beyond the second, conjugate
+# gradients would take too long to make up for it.
+EXACT_ENOUGH = 1.0
 MOST_ROUNDING = 64.0
 
 
@@ -190,22 +192,22 @@ class FactoredFeatures:
         Z = times_triangle(self.inner.Z.copy(), W, self.inner.n_threads)
         return Features(Z, self.inner.n_threads)
 
-    def form_for(self, alpha):
+    def form_for(self, alpha, most=MOST_ROUNDING):
         """Form as many columns of Z, in place of those of A, as Gram matrices need.
 
         The last ones, whose W is large; these features are of no use afterwards.
 
         Parameters
         ----------
-        alpha : float
-            Up to `MOST_ROUNDING` of it may be lost.
+        alpha, most : float
+            How much of alpha may be lost.
 
         Returns
         -------
         FactoredFeatures, or Features if all columns are formed
         """
         losses = EPS * np.cumsum(self.largest**2) / alpha
-        first = int(np.searchsorted(losses, MOST_ROUNDING))
+        first = int(np.searchsorted(losses, most))
         if first == self.r:
             return self
         A, n_threads = self.inner.Z, self.inner.n_threads

@@ -22,7 +22,7 @@ from pskernels.estimators.classifier import SketchedKernelClassifier
 from pskernels.estimators.quantile import SketchedQuantileRegressor
 from pskernels.estimators.regressor import SketchedKernelRegressor
 from pskernels.feature_map import DEFAULT_ROWS
-from pskernels.features import FactoredFeatures
+from pskernels.features import EXACT_ENOUGH, FactoredFeatures
 from pskernels.gram import DEFAULT_MEMORY_LIMIT
 from pskernels.kernels import GammaKernel, get_kernel
 from pskernels.solvers.loo import leave_one_out
@@ -281,8 +281,8 @@ class Fold:
             chosen = [numbers[k] for k in chosen]
             alphas = [candidates[k]["alpha"] for k in chosen]
             if isinstance(Z, FactoredFeatures):  # one Gram matrix for all of them
-                least = (machine._get_alpha(a, targets, weight) for a in alphas)
-                Z = Z.form_for(min(least))
+                least = min(machine._get_alpha(a, targets, weight) for a in alphas)
+                Z = Z.form_for(least, EXACT_ENOUGH)
             models = self._models(machine, Z, targets, weight, alphas, Z_test)
             for number, (result, decisions) in zip(chosen, models, strict=True):
                 yield number, result, decisions

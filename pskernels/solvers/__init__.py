@@ -18,7 +18,7 @@ from pskernels._validation import (
     check_positive,
     check_real_array,
 )
-from pskernels.features import MOST_ROUNDING, as_features
+from pskernels.features import EXACT_ENOUGH, MOST_ROUNDING, as_features
 from pskernels.losses import Loss, Squared, check_weights, get_loss
 from pskernels.objective import Problem
 from pskernels.outputs import Outputs, check_output_rank, residual_matrix
@@ -243,9 +243,11 @@ def _run(Z, y, *, alphas, loss, warm, n_threads, **options):
     n_threads = resolve_n_threads(n_threads)
     features = as_features(Z, n_threads)
     # the envelopes of losses with corners bend so much that few digits are left
+    most = MOST_ROUNDING  # for Newton's method
+    if str(options["solver"]) == "direct" or isinstance(options["solver"], Direct):
+        most = EXACT_ENOUGH
     kept = [
-        loss.smooth and features.rounding_of_gram(alpha) <= MOST_ROUNDING
-        for alpha in alphas
+        loss.smooth and features.rounding_of_gram(alpha) <= most for alpha in alphas
     ]
     if warm:
         kept = [all(kept)] * len(alphas)

@@ -19,6 +19,7 @@ import numpy as np
 from pskernels._products import EPS
 from pskernels._roots import find_root
 from pskernels._validation import check_option
+from pskernels.features import EXACT_ENOUGH
 from pskernels.losses import Squared
 from pskernels.objective import squared_norm
 from pskernels.solvers.base import SAFETY, best_envelope
@@ -64,9 +65,8 @@ CG_TOLERANCE_OF_OUTPUTS = 0.3
 # A step of the squared loss ends at a gap of this share of tol, times the objective
 # before it, which may be several times that behind it.
 SMALL = 0.1
-# Where rounding of a Hessian is more than this share of alpha, its factor is taken for
-# a preconditioner, and the residual falls to so much.
-EXACT_ENOUGH = 1.0
+# Where a Hessian has lost digits (`EXACT_ENOUGH`), its factor is taken for a
+# preconditioner, and the residual falls to so much.
 REFINED = 1e-3
 
 # Rows of the subsample for each feature, and a first guess of the iterations: low,
