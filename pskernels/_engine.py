@@ -495,8 +495,9 @@ class SelectedTiles:
         elif out.strides[1] == self.dtype.itemsize:
             self._write(out.swapaxes(1, 2), weights, start, end, by_points=True)
         else:
-            for first in range(start, end, self.col_unit):
-                last = min(end, first + self.col_unit)
+            step = self._packing.nr  # which takes little memory
+            for first in range(start, end, step):
+                last = min(end, first + step)
                 part = np.empty((*out.shape[:2], last - first), self.dtype)
                 self._write(part, weights, first, last, by_points=False)
                 out[..., first - start : last - start] = part

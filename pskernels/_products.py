@@ -408,32 +408,22 @@ class RunningSum:
         return change if np.count_nonzero(change) <= limit else None
 
 
+def has_whole_rows(A):
+    """Tell whether rows are contiguous, one behind the other, as BLAS wants them."""
+    return A.strides[1] == A.itemsize and A.strides[0] >= A.shape[1] * A.itemsize
+
+
 def matmul(A, B, out, n_threads):
     """out = A @ B, rows of A shared among threads; A and B are C-contiguous."""
     if A.shape[1] != B.shape[0] or out.shape != (A.shape[0], B.shape[1]):
         raise ValueError(f"{A.shape} times {B.shape} does not make {out.shape}")
+    if not has_whole_rows(out):
+        raise ValueError(f"rows of out must be whole, got strides {out.strides}")
     step = max(_linear.MATMUL_ROWS, CALL_WORK // B.size)
     with single_threaded_blas():
         for start in range(0, len(A), step):
             rows = slice(start, start + step)
-            if out.strides[1] == out.itemsize:
-                _linear.matmul(A[rows], B, out[rows], n_threads)
-            else:
-                part = np.empty(out[rows].shape, out.dtype)
-                _linear.matmul(A[rows], B, part, n_threads)
-                out[rows] = part
-    return out
-
-
-def take_columns(A, columns, out, n_threads):
-    """out = A[:, columns], of a C-contiguous A; NumPy takes fifty times as long."""
-    if (
-        out.shape != (len(A), len(columns))
-        or not 0 <= min(columns) <= max(columns) < (A.shape[1])
-    ):
-        raise ValueError(f"columns of {A.shape} do not make {out.shape}: {columns}")
-    n_threads = threads_for(out.size, PASS_GRAIN, n_threads)
-    _linear.take_columns(A, columns, out, n_threads)
+            _linear.matmul(A[rows], B, out[rows], n_threads)
     return out
 
 
@@ -453,8 +443,10 @@ def times_triangle(A, W, n_threads):
 def form_columns(A, W, first, n_threads):
     """A[:, first:] := A @ W[:, first:] in place, of an upper triangle W."""
     r = A.shape[1]
-    if W.shape != (r, r) or A.strides[1] != A.itemsize:
+    if W.shape != (r, r) or not has_whole_rows(A):
         raise ValueError(f"{A.shape} times {W.shape} cannot be computed in place")
+    if first == r:
+        return A
     step = max(CALL_ROWS, CALL_WORK // r**2)
     with single_threaded_blas():
         for start in range(0, len(A), step):

@@ -45,7 +45,7 @@ SPARSE_ENTRY_COST = 150
 
 
 class PythonTiles:
-    """The same where K comes from Python: a function of points, or an array."""
+    """Tiles of W · K(landmarks, points) where K comes from Python, or is an array."""
 
     row_block = col_unit = first_cols = max_cols = PYTHON_TILE
 
@@ -253,6 +253,7 @@ def selected_product(*, landmarks, weights, scale, verbose, **options):
 
     All of K, for half of it and its sums would take longer.
     """
+    _check_product(options["kernel"], options["center"], landmarks, landmarks, weights)
     selected = selected_landmarks(weights)
     if selected is None:
         return None

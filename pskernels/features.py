@@ -47,7 +47,7 @@ def as_features(Z, n_threads):
 
 
 class FactoredFeatures:
-    """Z = A·W, which is never formed.
+    """Z = A·W, which is not formed, or in its last columns only (`form_for`).
 
     Products with vectors take W first, or last.  Gram matrices are those of A, with
     coefficients β = W·θ: what they lose in digits, a Hessian of the solvers may lose.
@@ -195,7 +195,8 @@ class FactoredFeatures:
     def form_for(self, alpha, most=MOST_ROUNDING):
         """Form as many columns of Z, in place of those of A, as Gram matrices need.
 
-        The last ones, whose W is large; these features are of no use afterwards.
+        The last ones, whose W is large.  A is changed: these features must not be used
+        any more.
 
         Parameters
         ----------

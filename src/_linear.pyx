@@ -534,16 +534,3 @@ def cholesky(
                           &ld, &H[start, row], &ld, &one, &H[row, col], &ld)
     return info
 
-
-def take_columns(
-    const real_t[:, ::1] A,       # IN  (n, s)
-    const intp_t[::1] columns,    # IN  (r,)
-    real_t[:, :] out,             # OUT (n, r)
-    int n_threads,
-):
-    """out := A[:, columns]"""
-    cdef intp_t i, j
-    for i in prange(A.shape[0], nogil=True, num_threads=n_threads,
-                    use_threads_if=n_threads > 1, schedule="static"):
-        for j in range(columns.shape[0]):
-            out[i, j] = A[i, columns[j]]

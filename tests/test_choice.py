@@ -227,6 +227,45 @@ def test_a_rare_part_is_learnt(rng):
     assert np.mean(errors["p-sr"]) < 0.7 * np.mean(errors["nystroem"])
 
 
+@pytest.mark.parametrize("kernel", ["linear", "polynomial", "cosine", "rbf"])
+def test_rounding_is_no_part_that_matters(kernel, rng):
+    """Kernels that 32 points see all of: what is left is rounding, of either sign."""
+    X = rng.normal(size=(2500, 1 if kernel == "rbf" else 2))
+    y = X[:, 0] + 0.1 * rng.normal(size=2500)
+    for seed in range(4):
+        model = SketchedKernelRegressor(
+            kernel=kernel, loss="squared", random_state=seed
+        )
+        assert len(model.fit(X, y).landmarks_) == 100
+    constant = SketchedKernelRegressor(loss="squared").fit(np.ones((2500, 2)), y)
+    assert len(constant.landmarks_) == 100
+
+
+def test_targets_of_points_without_weight_do_not_choose_the_sketch(rng):
+    X, y = rare_cluster(rng)
+    weight = np.where(X.max(axis=1) > 1, 0.0, 1.0)  # the rare part
+    other = np.where(weight > 0, np.sin(X[:, 0]), 1e3)
+
+    def make_map(sketch):
+        return psk.FeatureMap(gamma=0.5, sketch=sketch)
+
+    options = make_map, X, other, 100, "rademacher", 0
+    assert isinstance(choice.choose_sketch(*options), psk.PSparsified)
+    chosen = choice.choose_sketch(*options, weight=weight)
+    assert isinstance(chosen, psk.SubSampling)
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_the_unit_of_targets_does_not_choose_the_sketch(size, rng):
+    X, y = rare_cluster(rng)
+
+    def make_map(sketch):
+        return psk.FeatureMap(gamma=0.5, sketch=sketch)
+
+    chosen = choice.choose_sketch(make_map, X, size * y, 100, "rademacher", 0)
+    assert isinstance(chosen, psk.PSparsified)
+
+
 def test_landmarks_are_limited(rng):
     X, y = rare_cluster(rng)
     entries = {

@@ -397,6 +397,23 @@ def test_fit_transform_is_fit_and_transform(sketch, dtype, rng):
         assert together.flags.c_contiguous
 
 
+@pytest.mark.parametrize("sketch", ["p-SR", "gaussian"])
+def test_out_in_any_memory_order(sketch, dtype, rng):
+    X = make_points(rng, 300, 3, dtype)
+    fm = FeatureMap(gamma=GAMMA, sketch=SKETCHES[sketch], random_state=0).fit(X)
+    Z, r = fm.transform(X), fm.rank_
+    for out in (
+        np.empty((300, r), dtype)[::-1],
+        np.empty((300, r), dtype)[:, ::-1],
+        np.empty((r, 300), dtype).T,
+        np.empty((600, 2 * r), dtype)[::2, ::2],
+        np.empty((300, r + 5), dtype)[:, 2 : r + 2],
+    ):
+        assert fm.transform(X, out=out) is out
+        tolerance = 1e-12 if dtype == "float64" else 1e-2
+        np.testing.assert_allclose(out, Z, atol=tolerance)
+
+
 def test_x_is_checked_once_by_fit_transform(rng, monkeypatch):
     passes = []
     column_moments = _engine.column_moments

@@ -577,7 +577,6 @@ other = lambda: xgboost.train(
 }
 
 BOTH = """
-import dis
 import hashlib
 import numpy as np
 X = np.random.default_rng(0).normal(size=(1500, 4))

@@ -1,5 +1,7 @@
 """Machines that choose their parameters: the scores of GridSearchCV, leave-one-out."""
 
+import warnings
+
 import numpy as np
 import pytest
 import reference
@@ -83,6 +85,48 @@ def test_regressor_has_the_scores_of_grid_search(loss, tube, outputs, rng):
     machine = SketchedKernelRegressor(loss=loss, n_components=25, random_state=0)
     grid = dict(alpha=ALPHAS, gamma=GAMMAS, **tube)
     assert_same_search(ours, machine, grid, X, y)
+
+
+def test_small_alphas_have_the_scores_of_grid_search(rng):
+    """Gram matrices of K·Sᵀ lose more than alpha there: columns are formed."""
+    X = rng.uniform(size=(600, 2))
+    y = np.sin(4 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=600)
+    alphas, gammas = [1e-10, 1e-4], [0.1, 3.0]
+    options = dict(loss="squared", sketch="nystroem", n_components=80, random_state=0)
+    ours = SketchedKernelRegressorCV(alphas=alphas, gammas=gammas, cv=3, **options)
+    theirs = GridSearchCV(
+        SketchedKernelRegressor(**options), dict(alpha=alphas, gamma=gammas), cv=3
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scores = ours.fit(X, y).cv_results_["mean_test_score"]
+        expected = theirs.fit(X, y).cv_results_["mean_test_score"]
+    np.testing.assert_allclose(scores, expected, atol=1e-4)
+
+
+def test_gammas_that_choose_other_sketches(rng, monkeypatch):
+    """Each has its own, as if it were fitted alone."""
+    X = rng.normal(size=(300, 2))
+    y = np.sin(X[:, 0])
+
+    def choose(make_map, X, y, s, kind, *rest):
+        narrow = make_map(None).kernel.gamma > 0.5
+        return psk.SubSampling(s) if narrow else psk.PSparsified(s, 0.05, kind)
+
+    monkeypatch.setattr("pskernels.estimators.base.choose_sketch", choose)
+    options = dict(loss="squared", n_components=20, random_state=0, alpha=1e-3)
+    ours = SketchedKernelRegressorCV(
+        alphas=[1e-3], gammas=[0.1, 1.0], cv=3,
+        loss="squared", n_components=20, random_state=0,
+    )  # fmt: skip
+    theirs = GridSearchCV(
+        SketchedKernelRegressor(**options), dict(gamma=[0.1, 1.0]), cv=3
+    )
+    np.testing.assert_allclose(
+        ours.fit(X, y).cv_results_["mean_test_score"],
+        theirs.fit(X, y).cv_results_["mean_test_score"],
+        atol=1e-6,
+    )
 
 
 def test_quantiles_have_the_scores_of_grid_search(rng):

@@ -197,7 +197,7 @@ class SketchedEstimator(BaseEstimator):
         vars(self).pop("growth_", None)
         if is_auto(self.n_components, "n_components"):
             return self._grow_map(make_map, X, y, weight, seed)
-        feature_map = make_map(self._draw_sketch(make_map, X, y, seed))
+        feature_map = make_map(self._draw_sketch(make_map, X, y, weight, seed))
         if form is None:
             return feature_map.fit(X), None
         return feature_map, getattr(feature_map, f"fit_{form}")(X, **options)
@@ -209,7 +209,9 @@ class SketchedEstimator(BaseEstimator):
         in `room`, the memory of those of before.
         """
         makers = [self._map_maker(X, weight, gamma) for gamma in gammas]
-        sketches = [self._draw_sketch(make_map, X, y, seed) for make_map in makers]
+        sketches = [
+            self._draw_sketch(make_map, X, y, weight, seed) for make_map in makers
+        ]
         first = sketches[0]
         shared = (
             len(gammas) > 1
@@ -226,7 +228,7 @@ class SketchedEstimator(BaseEstimator):
             Z = feature_map.fit_transform(X)
             yield feature_map, Z, feature_map.transform(X_new)
 
-    def _draw_sketch(self, make_map, X, y, seed):
+    def _draw_sketch(self, make_map, X, y, weight, seed):
         """The drawn sketch of the points."""
         n = X.shape[0]
         s = check_int(self.n_components, "n_components", minimum=1)
@@ -241,19 +243,19 @@ class SketchedEstimator(BaseEstimator):
                     stacklevel=levels_to_the_caller(),
                 )
             return SubSampling(indices=np.arange(n)).draw(n)
-        sketch = self._get_distribution(make_map, X, y, s, seed)
+        sketch = self._get_distribution(make_map, X, y, weight, s, seed)
         if isinstance(sketch, Sketch):
             return sketch
         return sketch.draw(n, seed, self.n_threads)
 
-    def _get_distribution(self, make_map, X, y, s, seed):
-        """That of s rows, or the one that was given; p is chosen here."""
+    def _get_distribution(self, make_map, X, y, weight, s, seed):
+        """Find the distribution of s rows, or the one that was given; choose p."""
         if not is_auto(self.p, "p"):
             return get_sketch(self.sketch, s, self.p)
         if not (isinstance(self.sketch, str) and self.sketch in WITH_P):
             return get_sketch(self.sketch, s)  # which has no p to be chosen
         kind, precomputed = WITH_P[self.sketch], self._is_precomputed()
-        return choose_sketch(make_map, X, y, s, kind, seed, precomputed)
+        return choose_sketch(make_map, X, y, s, kind, seed, precomputed, weight)
 
     def _grow_map(self, make_map, X, y, weight, seed):
         """`_fit_map` with as many rows as pay."""
@@ -264,7 +266,8 @@ class SketchedEstimator(BaseEstimator):
             )
         rtol = check_positive(self.rtol, "rtol")
         n = X.shape[0]
-        first = self._get_distribution(make_map, X, y, min(FIRST_ROWS, n), seed)
+        s = min(FIRST_ROWS, n)
+        first = self._get_distribution(make_map, X, y, weight, s, seed)
         if isinstance(first, SubSampling):
             make_sketch = SubSampling
         else:

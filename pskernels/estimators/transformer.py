@@ -38,7 +38,8 @@ class KernelSketch(
         Probability of a non-zero of "p-sr" and "p-sg"; None means 20 / n.  "auto", the
         default of the machines, looks at 1,000 points: if a sub-sample of them misses a
         rare part with extreme targets, p = 50 / n, or less for more than 10,000
-        landmarks; else the sketch is Nyström's.  Up to 2,000 points, p = 20 / n.
+        landmarks (of the first rows, if n_components is "auto"); else the sketch is
+        Nyström's.  Up to 2,000 points, p = 20 / n.
     rtol : float
         For n_components="auto".
     memory_limit : int, optional
