@@ -533,4 +533,3 @@ def cholesky(
                     dgemm("N", "T", &width, &height, &depth, &minus, &H[start, col],
                           &ld, &H[start, row], &ld, &one, &H[row, col], &ld)
     return info
-
