@@ -637,7 +637,10 @@ rng = np.random.default_rng(0)
 X = rng.normal(size=(60_000, 5))
 Z = rng.normal(size=(20_000, 100))
 y = Z[:, 0] + rng.normal(size=20_000)
-search = SketchedKernelRegressorCV(alphas=[1e-2, 1e-4], cv=2, random_state=0)
+# of so many kernel values that no search on 20,000 points ends before it is stopped
+search = SketchedKernelRegressorCV(
+    alphas=[1e-2, 1e-4], gammas=[0.01, 0.1, 1.0], cv=5, p=None, random_state=0
+)
 search.fit(X[:500], y[:500])
 alphas = np.logspace(-1, -9, 100)
 path = lambda loss, solver: psk.path(Z, y, alphas=alphas, loss=loss, solver=solver)
