@@ -502,6 +502,10 @@ def test_a_sketch_that_was_changed_after_it_was_checked(rng):
     sketch.weights.indices[0] = 10**6
     with pytest.raises(ValueError, match="indices of weights"):
         psk.sketch_gram(X, sketch=sketch)
+    chosen = psk.SubSampling(3).draw(400, random_state=0)
+    chosen.weights.indices[0] = 100
+    with pytest.raises(ValueError, match="indices of weights"):
+        psk.FeatureMap(gamma=0.5, sketch=chosen).fit(X)
     feature_map = psk.FeatureMap(gamma=0.5, random_state=0).fit(X)
     feature_map._center = feature_map._center[:1]
     with pytest.raises(ValueError, match="center"):
@@ -509,6 +513,10 @@ def test_a_sketch_that_was_changed_after_it_was_checked(rng):
     feature_map.fit(X).whitening_ = np.ones((3, feature_map.rank_))
     with pytest.raises(ValueError, match="must be a triangle"):
         feature_map.transform(X)
+    shape = feature_map.fit(X).whitening_.shape
+    feature_map.whitening_ = rng.normal(size=shape)  # as in a forged file
+    with pytest.raises(ValueError, match="must be a triangle"):
+        feature_map.check_learnt()
 
 
 @pytest.mark.parametrize("n", [2**38 + 1, 10**15, 2**63, 2**200])
