@@ -290,6 +290,12 @@ class Features:
                     lambda k, first=first, last=last: call(k, first, last), last - first
                 )
 
+    def rows(self, numbers, bordered=False):
+        """Some rows of Z in float64; `bordered`: of [Z 1]."""
+        rows = np.ones((len(numbers), self.r + bordered))
+        rows[:, : self.r] = self.Z[numbers]
+        return rows
+
     def gram(self, weight, bordered=False):
         """Z.T @ (weight[:, None] * Z), the upper triangle; the rest is 0.
 
@@ -400,10 +406,14 @@ class RunningSum:
         change = self._small_change(weight)
         return np.count_nonzero(weight if change is None else change)
 
+    def change(self, weight):
+        """What these weights add to those of the last call, or None before it."""
+        return None if self._weight is None else weight - self._weight
+
     def _small_change(self, weight):
-        if self._weight is None or self._n_updates == self.MAX_UPDATES:
+        change = self.change(weight)
+        if change is None or self._n_updates == self.MAX_UPDATES:
             return None
-        change = weight - self._weight
         limit = self.MAX_CHANGED * np.count_nonzero(weight)
         return change if np.count_nonzero(change) <= limit else None
 

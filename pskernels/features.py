@@ -7,10 +7,10 @@
 All of them have n rows of r features and answer: `dot` (predictions), `check_finite`,
 `largest`, `sum_error`, `n_terms` (what certificates ask for), `near_zero`, `moved`,
 `with_threads`, `formed` and `blocks`; and, since Hessians are those of what features
-are made of (`inner`): `penalty`, `to_inner`, `from_inner`, `rounding_of_gram`.  Their
-blocks, which a `Sample` asks one by one, have `t_dot`, `gram`, `bordered_t_dot`,
-`bordered_gram_dot`, `exact_residuals` and `exact_t_dot` as well: vectors of all points
-never need to be in one place.
+are made of (`inner`, which has `gram` and `rows`): `W`, `penalty`, `to_inner`,
+`from_inner`, `rounding_of_gram`.  Their blocks, which a `Sample` asks one by one, have
+`t_dot`, `bordered_t_dot`, `bordered_gram_dot`, `exact_residuals` and `exact_t_dot` as
+well: vectors of all points never need to be in one place.
 """
 
 from copy import copy
@@ -25,7 +25,6 @@ from pskernels._products import (
     Features,
     far_origin,
     form_columns,
-    symmetric,
     times_triangle,
 )
 from pskernels._threads import cached_property
@@ -146,18 +145,6 @@ class FactoredFeatures:
     def _times_w(self, bordered):
         return np.append(bordered[:-1] @ self.W, bordered[-1])
 
-    def gram(self, weight, bordered=False):
-        """Z.T @ (weight[:, None] * Z), the upper triangle; the rest is 0.
-
-        It has lost digits where W is large; `bordered`: of [Z 1].
-        """
-        r = self.r
-        gram = self.inner.gram(weight, bordered)
-        whole = symmetric(gram[:r, :r])
-        gram[:r, :r] = np.triu(self.W.T @ whole @ self.W)
-        gram[:r, r:] = self.W.T @ gram[:r, r:]
-        return gram
-
     def exact_residuals(self, v, intercept, y):
         """Z @ v + intercept - y, as if in twice the digits and rounded twice.
 
@@ -183,7 +170,7 @@ class FactoredFeatures:
         return lapack.dtrtrs(self.W, step.T)[0].T
 
     def rounding_of_gram(self, alpha):
-        """The size of the rounding of `gram`, relative to alpha: that of a Hessian."""
+        """The size of the rounding of `inner.gram` in a Hessian, relative to alpha."""
         return EPS * (self.largest @ self.largest) / alpha
 
     def formed(self):
@@ -247,7 +234,7 @@ class FeatureBlocks:
             raise ValueError("blocks must have the same origin")
 
         first = self.blocks[0]
-        self.penalty, self.n_terms = first.penalty, first.n_terms
+        self.W, self.penalty, self.n_terms = first.W, first.penalty, first.n_terms
         self.n_threads = first.n_threads
         self.to_inner, self.from_inner = first.to_inner, first.from_inner
         if any(not np.array_equal(first.W, block.W) for block in self.blocks):

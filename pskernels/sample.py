@@ -173,10 +173,13 @@ class Sample:
         pulled = self._pull_exactly() if self.exact else self._pull(anew)
         return Certificate.of(theta, alpha, pulled, value, excess)
 
-    def certify_squares(self, theta, alpha):
-        """`certify` of the squared loss at ζ = e, which leaves no excess."""
-        value = self._half_squares()
-        return Certificate.of(theta, alpha, self._pull(True), value, 0.0)
+    def certify_squares(self, theta, alpha, pulled=None):
+        """`certify` of the squared loss at ζ = e, which leaves no excess.
+
+        The pull may be known already.
+        """
+        pulled = self._pull(True) if pulled is None else pulled
+        return Certificate.of(theta, alpha, pulled, self._half_squares(), 0.0)
 
     def flow_sums(self):
         """Σ ω ζ and Σ |ω ζ|, with respect to predictions, of each output: (2, d)."""
@@ -191,6 +194,22 @@ class Sample:
         """That of the losses and the penalty in Θ, and in b, which has none."""
         total, _ = self.flow_sums()
         return self._pull(True) + alpha * theta, total
+
+    def changed_rows(self, most):
+        """(rows, weights): what has changed of a sum over points since `grams`.
+
+        For one output.  Rows (c, r) of `features.inner`, bordered if there is an
+        intercept; None if there are more than `most`, or `grams` was not called.
+        """
+        rows, weights = [], []
+        for block in self.blocks:
+            changed = block.changed_rows(most)
+            if changed is None:
+                return None
+            rows.append(changed[0])
+            weights.append(changed[1])
+            most -= len(weights[-1])
+        return np.concatenate(rows), np.concatenate(weights)
 
     def mean_gram(self, n_rows=None):
         """(bordered Gram matrix, Σ h), h the mean curvature over outputs of a point.
@@ -443,9 +462,19 @@ class Block:
         """
         return [gram(h) for gram, h in self._with_weights()]
 
+    def changed_rows(self, most):
+        """`Sample.changed_rows` of these points."""
+        ((gram, h),) = self._with_weights()
+        change = gram.change(h)
+        if change is None or np.count_nonzero(change) > most:
+            return None
+        changed = np.flatnonzero(change)
+        rows = self.features.inner.rows(changed, bordered=self.fit_intercept)
+        return rows, change[changed]
+
     def gram_of_weights(self):
-        """The Gram matrix of Z itself with the weights, for the squared loss."""
-        return self.features.gram(self.points.weight, bordered=self.fit_intercept)
+        """The Gram matrix of `features.inner` with the weights, of the squared loss."""
+        return self._gram(self.points.weight)
 
     def _gram(self, h):
         return self.features.inner.gram(h, bordered=self.fit_intercept)

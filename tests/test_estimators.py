@@ -112,6 +112,7 @@ def test_regressor_is_the_machine_of_the_functions(loss, outputs, rng):
     model = SketchedKernelRegressor(
         loss=loss,
         kappa=0.1,
+        epsilon=0.1,
         n_components=30,
         p=0.05,
         gamma=0.7,

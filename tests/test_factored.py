@@ -48,11 +48,6 @@ def test_products(n, r, dtype, rng):
             (F.t_dot(X), X @ Z),
             (F.bordered_t_dot(x), bordered.T @ x),
             (F.bordered_gram_dot(weight, v), bordered.T @ (weight * (bordered @ v))),
-            (F.gram(weight), np.triu(Z.T @ (weight[:, None] * Z))),
-            (
-                F.gram(weight, bordered=True)[:r],
-                np.triu(bordered.T @ (weight[:, None] * bordered))[:r],
-            ),
             (F.formed().Z, Z.astype(dtype)),
         ]
     for one, expected in pairs:

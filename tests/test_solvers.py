@@ -8,9 +8,16 @@ from reference import dual_objective, primal_objective
 from scipy.optimize import minimize
 
 import pskernels as psk
+from pskernels.features import FeatureBlocks, as_features
 from pskernels.losses import LOSSES, get_loss
-from pskernels.solvers import LBFGS, Adam, Direct, Newton
-from pskernels.solvers.hessian import factorise, solve_factorised
+from pskernels.solvers import LBFGS, Adam, Direct, Newton, newton
+from pskernels.solvers.hessian import (
+    changed_solve,
+    conjugate_gradients,
+    direction_preconditioner,
+    factorise,
+    solve_factorised,
+)
 
 LOSS_OBJECTS = [
     psk.Huber(0.5),
@@ -548,3 +555,61 @@ def test_a_cold_path_of_several_outputs(loss, rng):
     alone = psk.solve(Z, Y, alpha=1e-4, **options)
     np.testing.assert_array_equal(paths[1].coef, alone.coef)
     np.testing.assert_array_equal(paths[1].intercept, alone.intercept)
+
+
+@pytest.mark.parametrize("c", [1, 7, 40])
+def test_solve_after_changes(c, rng):
+    """Rows that come and go, against NumPy's solution of the changed system."""
+    r = 30
+    A = rng.normal(size=(100, r))
+    H = A.T @ A + 0.1 * np.eye(r)
+    rows, weights = rng.normal(size=(c, r)), rng.uniform(0.5, 2, size=c)
+    leaving = min(c // 2, 20)
+    rows[:leaving], weights[:leaving] = A[:leaving], -1.0
+    changed = H + rows.T @ (weights[:, None] * rows)
+    b = rng.normal(size=r)
+    solve = changed_solve(np.linalg.cholesky(H).T.copy(), rows, weights)
+    np.testing.assert_allclose(solve(b), np.linalg.solve(changed, b), rtol=1e-9)
+
+
+@pytest.mark.parametrize("n_blocks", [1, 3])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_factors_serve_several_steps(fit_intercept, n_blocks, monkeypatch, rng):
+    Z = rng.normal(size=(1500, 300)) / np.sqrt(300)
+    y = Z @ rng.normal(size=300) + 0.3 * rng.normal(size=1500)
+    options = dict(loss="absolute", alpha=1e-4, fit_intercept=fit_intercept)
+    factors = []
+    monkeypatch.setattr(
+        newton, "factorise", lambda H, k: factors.append(factorise(H, k)) or factors[-1]
+    )
+    blocks = FeatureBlocks(as_features(part, 2) for part in np.split(Z, n_blocks))
+    result = psk.solve(blocks, y, solver=Newton(hessian="direct"), **options)
+    assert result.converged and len(factors) < 0.6 * result.n_iter
+    monkeypatch.setattr(newton, "CHANGED", 0.0)
+    expected = psk.solve(blocks, y, solver=Newton(hessian="direct"), **options)
+    assert abs(result.objective / expected.objective - 1) < 1e-6
+    assert result.n_iter <= expected.n_iter + 3
+
+
+def test_preconditioners_serve_several_steps(monkeypatch, rng):
+    Z = rng.normal(size=(3000, 200)) * np.logspace(0, -3, 200)
+    y = Z @ rng.normal(size=200) + 0.1 * rng.standard_t(2, size=3000)
+    made, used = [], []
+    monkeypatch.setattr(
+        newton,
+        "direction_preconditioner",
+        lambda *given: made.append(1) or direction_preconditioner(*given),
+    )
+    monkeypatch.setattr(
+        newton,
+        "conjugate_gradients",
+        lambda *given: used.append(1) or conjugate_gradients(*given),
+    )
+    options = dict(loss=psk.Huber(0.01), alpha=1e-6, solver=Newton(hessian="cg"))
+    assert psk.solve(Z, y, **options).converged
+    assert len(made) < len(used)
+    # one that has become useless is made anew
+    made.clear()
+    monkeypatch.setattr(newton, "WORN", 0.0)
+    assert psk.solve(Z, y, **options).converged
+    assert len(made) > 2

@@ -208,14 +208,16 @@ random_state, verbose
             kappa = self.kappa
             if is_auto(kappa, "kappa"):
                 # which depends on neither alpha nor other fits, and saves a third of
-                # the steps; for losses with corners it saves nothing
+                # the steps
                 start, size = _fit_pilot(Z, y, options)
                 kappa = HUBER_KAPPA * size or 1.0
             loss = Huber(check_positive(kappa, "kappa"))
         elif self.loss == "epsilon_insensitive":
             epsilon = self.epsilon
             if is_auto(epsilon, "epsilon"):
-                epsilon = TUBE_EPSILON * _fit_pilot(Z, y, options)[1]
+                # here it saves first steps, of many active points
+                start, size = _fit_pilot(Z, y, options)
+                epsilon = TUBE_EPSILON * size
             loss = EpsilonInsensitive(check_non_negative(epsilon, "epsilon"))
         elif self.loss == "pinball":
             if np.ndim(self.quantile) > 0:

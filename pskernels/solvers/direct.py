@@ -11,11 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pskernels._products import eigh_of_gram
+from pskernels._products import eigh_of_gram, symmetric
 from pskernels._threads import cached_property
 from pskernels.losses import Squared
 from pskernels.objective import unbalanced
-from pskernels.solvers.hessian import centred_gram, factorise, solve_factorised
+from pskernels.solvers.hessian import (
+    add_penalty,
+    centred_gram,
+    factorise,
+    solve_factorised,
+)
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ class _Squares:
         sample, outputs = self.sample, self.problem.outputs
         intercept = np.zeros(outputs.d)
         if self.problem.fit_intercept:  # the mean of the targets is 0
-            mean = self._moments[0] @ theta.T
+            mean = self._means @ theta.T
             intercept -= outputs.mixed(mean[:, None])[:, 0]
         sample.place(theta, intercept)
         sample.take_residuals()
@@ -73,28 +78,47 @@ class _Squares:
             sample.move_intercept(-total)
             sample.take_residuals(copy=True)
             return intercept, sample.certify(theta, alpha)
-        return intercept, sample.certify_squares(theta, alpha)
+        pulled = None if theta.any() else self._null_pull
+        return intercept, sample.certify_squares(theta, alpha, pulled)
+
+    @cached_property
+    def _null_pull(self):
+        """The pull of the model without features, where most alphas begin."""
+        return self.sample.certify_squares(self.problem.null_theta, 1.0).gradient
 
     @cached_property
     def _moments(self):
-        """(means of the features, the upper triangle of G)."""
+        """(means, the upper triangle of G) of `features.inner`."""
         gram = self.sample.gram_of_weights()
         if not self.problem.fit_intercept:
             return None, gram
         return gram[:-1, -1].copy(), centred_gram(gram)
 
     @cached_property
+    def _means(self):
+        """Means of the features themselves."""
+        means, W = self._moments[0], self.problem.features.W
+        return means if W is None else means @ W
+
+    @cached_property
     def _eigh(self):
-        return eigh_of_gram(self._moments[1])
+        gram, W = self._moments[1], self.problem.features.W
+        if W is not None:
+            gram = np.triu(W.T @ symmetric(gram) @ W)
+        return eigh_of_gram(gram)
 
     def _make_newton_step(self, alpha):
         """A function of the gradient (k, r) that gives the step of Θ."""
-        values = self.problem.outputs.values
+        values, features = self.problem.outputs.values, self.problem.features
         if np.ptp(values) == 0:
             H = values[0] * self._moments[1]
-            H[np.diag_indices_from(H)] += alpha
-            factor = factorise(H, self.problem.features.n_threads)
-            return lambda gradient: -solve_factorised(factor, gradient.T).T
+            add_penalty(H, len(H), alpha, features.penalty)
+            factor = factorise(H, features.n_threads)
+            return lambda gradient: (
+                -features.from_inner(
+                    solve_factorised(factor, features.to_inner(gradient).T).T
+                )
+            )
         eigenvalues, Q = self._eigh
         denominator = values[:, None] * np.maximum(eigenvalues, 0.0) + alpha
         return lambda gradient: -((gradient @ Q) / denominator) @ Q.T

@@ -25,10 +25,12 @@ from pskernels.objective import squared_norm
 from pskernels.solvers.base import SAFETY, best_envelope
 from pskernels.solvers.hessian import (
     add_penalty,
+    changed_solve,
     conjugate_gradients,
     direction_preconditioner,
     factorise,
     hessian_product,
+    solve_factorised,
     solve_inner,
     sum_hessian,
 )
@@ -86,6 +88,12 @@ PASS_COST = 6.0
 PASS_COST_OF_OUTPUTS = 1.5  # they share what is read
 CHOLESKY_COST = 0.6
 EXTRA_STEPS = 2.0
+# A preconditioner is made anew when it takes this many times the iterations that it
+# took at first.
+WORN = 1.5
+# Points that may have changed, for each feature, since the Hessian was factorised: up
+# to there the factor and what has changed serve as a Hessian.
+CHANGED = 0.25
 
 
 @dataclass(frozen=True)
@@ -287,7 +295,9 @@ class _Direction:
         self.n_cg = CG_GUESS_OF_SQUARES if self.quadratic else CG_GUESS
         self.n_rows = SUBSAMPLE_OF_SQUARES if self.quadratic else SUBSAMPLE
         self.small = 0.0  # a gap that steps need not fall below
-        self._kept = {}
+        self._preconditioners = {}  # by the number of directions
+        self._first_n_cg = {}
+        self._factor = None  # of the last Hessian, with the mu of its envelope
 
     def __call__(self, state, gradient):
         """The step in the directions of the outputs that are in use, 0 in others."""
@@ -305,25 +315,56 @@ class _Direction:
             solution = gradient.copy()
             solution[:n_coef] /= self.alpha
             return solution
-        if self._by_cg(outputs, int(state.n_active.sum())):
-            return self._conjugate_gradients(outputs, gradient)
+        n_active = int(state.n_active.sum())
+        solve, exact = self._after_changes(outputs, state.mu, n_active), False
+        if solve is None:
+            if self._by_cg(outputs, n_active):
+                return self._conjugate_gradients(outputs, gradient)
+            exact = problem.features.rounding_of_gram(self.alpha) <= EXACT_ENOUGH
+            factor = self._factorise(outputs, state.mu, n_coef)
+            solve = partial(solve_factorised, factor)
+        if exact:
+            return solve_inner(problem.features, solve, gradient, n_coef)
+        return conjugate_gradients(
+            hessian_product(sample, outputs, self.alpha),
+            lambda v: solve_inner(problem.features, solve, v, n_coef),
+            gradient,
+            REFINED,
+        )[0]
+
+    def _factorise(self, outputs, mu, n_coef):
+        """The factor of the Hessian, in the coordinates of `features.inner`."""
+        problem, sample = self.problem, self.sample
         if problem.radial:
             H = sample.norm_hessian(outputs)
         else:
             H = sum_hessian(sample.grams(), outputs, problem.features.r)
             if not problem.loss.logistic:  # whose weights are not the curvatures
-                H *= 1 / (problem.loss.radius + state.mu)
+                H *= 1 / (problem.loss.radius + mu)
         features = problem.features
         add_penalty(H, n_coef, self.alpha, features.penalty)
         factor = factorise(H, features.n_threads)
-        if features.rounding_of_gram(self.alpha) <= EXACT_ENOUGH:
-            return solve_inner(features, factor, gradient, n_coef)
-        return conjugate_gradients(
-            hessian_product(sample, outputs, self.alpha),
-            lambda v: solve_inner(features, factor, v, n_coef),
-            gradient,
-            REFINED,
-        )[0]
+        self._factor = factor, mu
+        return factor
+
+    def _after_changes(self, outputs, mu, n_active):
+        """A function that solves by the last factor and what has changed, or None.
+
+        Within a stage few points come or go, and with several outputs too many.
+        """
+        if self._factor is None or outputs.d > 1 or self.hessian == "cg":
+            return None
+        factor, mu_of_factor = self._factor
+        r = self.problem.features.r
+        # a product with the Hessian, and two systems with a triangle
+        cost = PASS_COST * (2 * n_active + 4 * r)
+        if mu != mu_of_factor or cost > CHOLESKY_COST * r * r:
+            return None
+        changed = self.sample.changed_rows(int(CHANGED * r))
+        if changed is None or len(changed[0]) == 0:
+            return None
+        rows, weights = changed
+        return changed_solve(factor, rows, weights / (self.problem.loss.radius + mu))
 
     def _by_cg(self, outputs, n_active):
         """Whether CG is cheaper: multiplications, each divided by r."""
@@ -337,12 +378,14 @@ class _Direction:
         # beyond one factorisation of r³, which both need
         direct += CHOLESKY_COST * (k**3 - 1) * r * r
         if outputs.d == 1:
-            cg = (self.n_rows / 2 + CHOLESKY_COST) * r * r
-            cg += self.n_cg * 2 * n_active * PASS_COST
+            made = (self.n_rows / 2 + CHOLESKY_COST) * r * r
+            cg = self.n_cg * 2 * n_active * PASS_COST
         else:
             n = self.problem.features.n
-            cg = n * r / 2 + CHOLESKY_COST * k * r * r
-            cg += self.n_cg * 2 * n * k * PASS_COST_OF_OUTPUTS
+            made = n * r / 2 + CHOLESKY_COST * k * r * r
+            cg = self.n_cg * 2 * n * k * PASS_COST_OF_OUTPUTS
+        if k not in self._preconditioners:
+            cg += made
         return (1.0 if self.quadratic else EXTRA_STEPS) * cg < direct
 
     def _conjugate_gradients(self, outputs, gradient):
@@ -357,16 +400,19 @@ class _Direction:
             tolerance,
             2 * self.alpha * self.small,
         )
+        first = self._first_n_cg.setdefault(outputs.k, self.n_cg)
+        if not self.quadratic and self.n_cg > WORN * first:
+            del self._preconditioners[outputs.k], self._first_n_cg[outputs.k]
         return solution
 
     def _preconditioner(self, outputs):
-        """P⁻¹, which is kept where curvatures do not change."""
-        if not (self.quadratic and outputs.k in self._kept):
+        """P⁻¹, which is kept while it serves."""
+        if outputs.k not in self._preconditioners:
             features = self.problem.features
             gram, rest = self.sample.mean_gram(
                 self.n_rows * features.r if outputs.d == 1 else None
             )
-            self._kept[outputs.k] = direction_preconditioner(
+            self._preconditioners[outputs.k] = direction_preconditioner(
                 gram, rest, outputs, self.alpha, features
             )
-        return self._kept[outputs.k]
+        return self._preconditioners[outputs.k]
