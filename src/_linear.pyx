@@ -10,6 +10,7 @@ double.  BLAS runs inside of threads: callers limit it to one thread.
 """
 
 from cython.parallel cimport prange, threadid
+from libc.limits cimport INT_MAX
 from scipy.linalg.cython_blas cimport dgemm, dsyrk, dtrmm, dtrsm, sgemm, strmm
 from scipy.linalg.cython_lapack cimport dpotrf
 
@@ -68,6 +69,16 @@ OUTPUT_BLOCK = OUTPUT_ROWS
 GRAM_BUFFER = 2 * GRAM_ROWS * TILE
 GRAM_TILE = TILE
 MATMUL_ROWS = DOT_ROWS
+
+
+# BLAS counts in int.  Numbers of columns, outputs and strides go through `to_int`;
+# numbers of rows, which may be larger, are cut to blocks, as tiles of features are; and
+# what else is cast is the side of a square matrix that is in memory.
+cdef int to_int(intp_t number) except? -1:
+    """The number as BLAS takes it."""
+    if number > INT_MAX:
+        raise OverflowError(f"BLAS takes sizes of at most {INT_MAX}, got {number}")
+    return <int>number
 
 
 def column_range(
@@ -220,9 +231,10 @@ def dot_outputs(
 ):
     """out[:, first:last] := V·Zᵀ, of these rows of Z"""
     cdef:
-        int r = <int>Z.shape[1]
-        int m = <int>V.shape[0]
-        int ld = <int>out.shape[1]
+        int r = to_int(Z.shape[1])
+        int m = to_int(V.shape[0])
+        intp_t stride = out.shape[1]
+        int ld = <int>stride      # for BLAS, which is not called where it does not fit
         double one = 1
         double zero = 0
         intp_t block, start
@@ -233,13 +245,13 @@ def dot_outputs(
                         schedule="dynamic"):
         start = first + block * OUTPUT_ROWS
         n_rows = <int>min(<intp_t>OUTPUT_ROWS, last - start)
-        if m <= FEW:
+        if m <= FEW or stride > INT_MAX:
             if real_t is double:
                 psk_dots_double(n_rows, r, m, &Z[start, 0], &V[0, 0],
-                                &out[0, start], ld)
+                                &out[0, start], stride)
             else:
                 psk_dots_float(n_rows, r, m, &Z[start, 0], &V[0, 0],
-                               &out[0, start], ld)
+                               &out[0, start], stride)
             continue
         rows = as_doubles(&Z[start, 0], r, NULL, n_rows, &buffers[threadid(), 0])
         # by columns: out = Z @ Vᵀ
@@ -267,7 +279,7 @@ cdef void add_t_dot(
         const intp_t *listed
         int depth, ld
         intp_t block, start, i, j
-    if m <= FEW:
+    if m <= FEW or n > INT_MAX:
         if real_t is double:
             psk_t_dots_double(n_rows, rows, r, m, Z, X, n, out)
         else:
@@ -306,8 +318,8 @@ def t_dot_outputs(
     """Σ over groups of partial += X·Z, over rows[first:last]."""
     cdef:
         intp_t n = Z.shape[0]
-        int r = <int>Z.shape[1]
-        int m = <int>X.shape[0]
+        int r = to_int(Z.shape[1])
+        int m = to_int(X.shape[0])
         intp_t n_groups = partial.shape[0]
         bint listed = rows is not None
         intp_t group, start, end
@@ -421,10 +433,10 @@ def matmul(
     """out := A @ B"""
     cdef:
         intp_t n = A.shape[0]
-        int s = <int>A.shape[1]
-        int r = <int>B.shape[1]
-        int lda = <int>(A.strides[0] // sizeof(real_t))
-        int ldo = <int>(out.strides[0] // sizeof(real_t))
+        int s = to_int(A.shape[1])
+        int r = to_int(B.shape[1])
+        int lda = to_int(A.strides[0] // sizeof(real_t))
+        int ldo = to_int(out.strides[0] // sizeof(real_t))
         real_t one = 1
         real_t zero = 0
         intp_t chunk, start
@@ -453,7 +465,7 @@ def form_columns(
     cdef:
         intp_t n = A.shape[0]
         int ld_w = <int>A.shape[1]
-        int lda = <int>(A.strides[0] // sizeof(real_t))
+        int lda = to_int(A.strides[0] // sizeof(real_t))
         int before = <int>first
         int r = <int>(A.shape[1] - first)
         real_t one = 1

@@ -1,10 +1,14 @@
 """Products with the feature matrix against NumPy, at the edges of groups and tiles."""
 
+import sys
+import tempfile
+
 import numpy as np
 import pytest
 from conftest import TOLERANCE
 from reference import relative_error
 
+from pskernels import _linear
 from pskernels._products import Features, cholesky, matmul
 from pskernels._threads import single_threaded_blas
 
@@ -69,6 +73,43 @@ def test_rows_without_weight_are_not_read(rng):
         np.testing.assert_allclose(both, sums, rtol=1e-10)
         gram = F.gram(weight)
     np.testing.assert_allclose(np.triu(gram), np.triu(kept.T @ kept), rtol=1e-9)
+
+
+def sparse_file(shape):
+    """An array of zeros, which takes no memory or disk where it is not written."""
+    if sys.platform != "linux":
+        pytest.skip("files may have no holes")
+    with tempfile.TemporaryFile() as file:
+        try:
+            return np.memmap(file, np.float64, "w+", shape=shape)
+        except (OSError, ValueError) as error:
+            pytest.skip(f"no address space for {shape}: {error}")
+
+
+def test_more_rows_than_blas_can_count(rng):
+    """The last ones of 2³¹ rows and more, where BLAS takes strides of an int."""
+    n, r, m, n_last = 2**31 + 1000, 2, 7, 300
+    Z, X, out = sparse_file((n, r)), sparse_file((m, n)), sparse_file((m, n))
+    Z[n - n_last :] = rng.normal(size=(n_last, r))
+    X[:, n - n_last :] = rng.normal(size=(m, n_last))
+    V = rng.normal(size=(m, r))
+    buffers = np.empty((1, _linear.OUTPUT_BLOCK * (r + m)))
+    last = Z[n - n_last :]
+    _linear.dot_outputs(Z, V, out, n - n_last, n, buffers, 1)
+    assert relative_error(out[:, n - n_last :], V @ last.T) < 1e-14
+    for rows, first, end in (
+        (None, n - n_last, n),
+        (np.arange(n - n_last, n), 0, n_last),
+    ):
+        partial = np.zeros((1, m, r))
+        _linear.t_dot_outputs(Z, X, rows, first, end, partial, buffers, 1)
+        assert relative_error(partial[0], X[:, n - n_last :] @ last) < 1e-13
+
+
+def test_more_columns_than_blas_can_count():
+    wide = sparse_file((1, 2**31))
+    with pytest.raises(OverflowError, match="at most 2147483647, got 2147483648"):
+        _linear.dot_outputs(wide, wide, np.empty((1, 1)), 0, 1, np.empty((1, 1)), 1)
 
 
 def test_several_calls(monkeypatch, rng):
