@@ -388,7 +388,7 @@ class PSparsified(_Blockwise):
         ]
         scale = 1 / np.sqrt(self.s * p)
         if p > DENSE_ABOVE:
-            dense = [_to_dense(piece, shape[0], p) for piece in pieces]
+            dense = [_to_dense(piece, shape[0]) for piece in pieces]
             S = dense[0] if len(dense) == 1 else np.hstack(dense)
             return Sketch(shape, *_dense_without_null_columns(S), scale)
         entry_rows = [np.repeat(np.arange(shape[0]), piece.counts) for piece in pieces]
@@ -417,7 +417,7 @@ class PSparsified(_Blockwise):
                     key, rows[0] + part.start, *columns, p, counts[part], n_threads
                 )
         indptr = np.concatenate([[0], np.cumsum(counts)])
-        entry_columns = np.empty(indptr[-1], np.int64)
+        entry_columns = np.empty(indptr[-1], np.int64) if p < 1 else None
         values = np.empty(indptr[-1])
         for part in parts:
             _sketch.draw_csr(
@@ -440,13 +440,13 @@ class _Entries(NamedTuple):
     start: int  # the first column
     width: int
     counts: np.ndarray  # of each row
-    columns: np.ndarray  # from the first one on
+    columns: np.ndarray | None  # from the first one on; None if all have an entry
     values: np.ndarray
 
 
-def _to_dense(entries, n_rows, p):
+def _to_dense(entries, n_rows):
     shape = n_rows, entries.width
-    if p == 1:
+    if entries.columns is None:
         return entries.values.reshape(shape)
     indptr = np.concatenate([[0], np.cumsum(entries.counts)])
     return sp.csr_array((entries.values, entries.columns, indptr), shape).toarray()

@@ -82,8 +82,8 @@ cdef int64_t draw_row(
     int64_t col_end,
     double p,
     bint gaussian,
-    int64_t *columns,       # OUT relative to col_start; NULL: only count
-    double *values,         # OUT
+    int64_t *columns,       # OUT relative to col_start; NULL: not wanted
+    double *values,         # OUT; NULL: only count
 ) noexcept nogil:
     """Entries of one row in [col_start, col_end); returns their number."""
     cdef:
@@ -99,6 +99,7 @@ cdef int64_t draw_row(
                 continue
             if columns != NULL:
                 columns[n_entries] = column
+            if values != NULL:
                 values[n_entries] = entry_value(&stream, gaussian)
             n_entries += 1
     return n_entries
@@ -129,7 +130,7 @@ def draw_csr(
     double p,
     bint gaussian,
     const int64_t[::1] indptr,  # IN  (n_rows + 1,), from count_entries
-    int64_t[::1] columns,       # OUT (nnz,) relative to col_start
+    int64_t[::1] columns,       # OUT (nnz,) relative to col_start, or None
     double[::1] values,         # OUT (nnz,) not scaled
     int n_threads,
 ):
@@ -137,13 +138,16 @@ def draw_csr(
     cdef:
         int64_t i
         int64_t n_rows = indptr.shape[0] - 1
-    if columns.shape[0] == 0:
+        bint with_columns = columns is not None
+        int64_t *row_columns
+    if values.shape[0] == 0:
         return
     for i in prange(n_rows, nogil=True, num_threads=n_threads,
                     use_threads_if=n_threads > 1, schedule="static"):
         if indptr[i + 1] > indptr[i]:
+            row_columns = &columns[indptr[i]] if with_columns else NULL
             draw_row(&key[0], row_start + i, col_start, col_end, p, gaussian,
-                     &columns[indptr[i]], &values[indptr[i]])
+                     row_columns, &values[indptr[i]])
 
 
 def philox(const uint64_t[::1] counter, const uint64_t[::1] key, uint64_t[::1] words):

@@ -53,6 +53,13 @@ def test_dense_gaussian_sketch_takes_tiles_only(rng):
         psk.sketch_gram(X, sketch=sketch, parts="SKSt")
 
 
+@pytest.mark.parametrize("kind", psk.PSparsified.KINDS)
+def test_dense_sketches_are_drawn_in_place(kind):
+    """Without the columns of their entries, which would take as much memory again."""
+    with peak_below(1.5 * 8 * 100 * 20_000):
+        psk.PSparsified(100, p=1.0, kind=kind).draw(20_000, random_state=0)
+
+
 @pytest.mark.parametrize("form", ["C", "F", "int"])
 @pytest.mark.parametrize("limit", [1 * MB, 4 * MB, 32 * MB])
 def test_memory_limit_holds(limit, form, rng):
