@@ -7,7 +7,6 @@ What they are part of, and tiles that come from Python, is in `_tiles`.
 """
 
 import math
-import os
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +15,7 @@ import scipy.sparse as sp
 from pskernels import _gram
 from pskernels._points import COPY_BYTES, Rows, total_variance
 from pskernels._threads import threads_for
-from pskernels._validation import check_option, common_dtype
+from pskernels._validation import common_dtype
 
 # A panel of K, ROW_TILE landmarks by 4 to 32 points, stays in the first-level
 # cache; GROUP_BYTES of landmarks, one tile or more, in the second-level one.
@@ -46,14 +45,6 @@ MOMENT_GRAIN = 2**15
 # which the exponential turns into a relative one.  Tiles with norms above this
 # (in units of the exponent of 2) sum the squared differences instead.
 DIRECT_ABOVE = {"float32": 32.0, "float64": 1024.0}
-
-SIMD_LEVELS = ("baseline", "avx2", "avx512")
-if "PSKERNELS_SIMD" in os.environ:  # at most this level, for tests and bug reports
-    _gram.set_max_simd_level(
-        SIMD_LEVELS.index(
-            check_option(os.environ["PSKERNELS_SIMD"], "PSKERNELS_SIMD", SIMD_LEVELS)
-        )
-    )
 
 
 def simd_level():

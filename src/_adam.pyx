@@ -6,6 +6,13 @@ needs the one before.
 
 from _types cimport intp_t, real_t
 
+from pskernels._simd import MAX_LEVEL
+
+cdef extern from "simd.h":
+    void psk_set_level(int max_level)
+
+psk_set_level(MAX_LEVEL)
+
 cdef extern from "adam.h" nogil:
     ctypedef struct psk_adam:
         double alpha

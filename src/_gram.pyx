@@ -21,6 +21,8 @@ from libc.string cimport memcpy, memset
 
 from _types cimport intp_t, real_t
 
+from pskernels._simd import MAX_LEVEL
+
 cdef extern from "engine.h" nogil:
     ctypedef struct psk_kernel_spec:
         int kernel
@@ -90,19 +92,13 @@ KERNEL_CODES = {
     "sobolev": PSK_SOBOLEV,
 }
 
-cdef int max_simd_level = 2
+cdef int max_simd_level = MAX_LEVEL
 
 
 cdef inline const psk_engine *get_engine(bint is_double) noexcept nogil:
     if is_double:
         return psk_engine_for_double(max_simd_level)
     return psk_engine_for_float(max_simd_level)
-
-
-def set_max_simd_level(int level):
-    """Use at most this level: 0 baseline, 1 AVX2, 2 AVX-512."""
-    global max_simd_level
-    max_simd_level = level
 
 
 def block_shape(bint is_double):

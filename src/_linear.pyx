@@ -16,6 +16,13 @@ from scipy.linalg.cython_lapack cimport dpotrf
 
 from _types cimport intp_t, real_t
 
+from pskernels._simd import MAX_LEVEL
+
+cdef extern from "simd.h":
+    void psk_set_level(int max_level)
+
+psk_set_level(MAX_LEVEL)
+
 cdef extern from "linear.h" nogil:
     void psk_exact_double(intp_t n, intp_t r, const double *Z, const double *v,
                           double b, double b_low, const double *y, double *out)

@@ -18,6 +18,13 @@ from cython.parallel cimport prange
 
 from _types cimport intp_t
 
+from pskernels._simd import MAX_LEVEL
+
+cdef extern from "simd.h":
+    void psk_set_level(int max_level)
+
+psk_set_level(MAX_LEVEL)
+
 cdef extern from "loss_loops.h" nogil:
     cdef enum:
         PSK_VALUE

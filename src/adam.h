@@ -65,11 +65,13 @@ INLINE void output_pulls(
  * `second` the moments of both, `gradient` room for as much, `work` for k + d;
  * `n_steps` steps were done before.  weight has a mean of 1. */
 #define DEFINE_ADAM(REAL)                                                      \
-CLONES static void psk_adam_##REAL(                                            \
-    const psk_machine *machine, const psk_adam *adam, intptr_t n,              \
-    intptr_t batch, intptr_t n_steps, const intptr_t *order, const REAL *Z,    \
-    double *model, double *first, double *second, double *gradient,            \
-    double *work)                                                              \
+CLONES(void, psk_adam_##REAL,                                                  \
+    (const psk_machine *machine, const psk_adam *adam, intptr_t n,             \
+     intptr_t batch, intptr_t n_steps, const intptr_t *order,                  \
+     const REAL *Z, double *model, double *first, double *second,              \
+     double *gradient, double *work),                                          \
+    (machine, adam, n, batch, n_steps, order, Z, model, first, second,         \
+     gradient, work))                                                          \
 {                                                                              \
     const psk_machine m = *machine;                                            \
     const psk_adam a = *adam;                                                  \

@@ -4,7 +4,8 @@
 
 #include <math.h>
 
-#define INLINE static inline __attribute__((always_inline))
+#include "simd.h"
+
 #define LOG2_E 1.44269504088896340736
 
 /* Loops over a register block must vanish, or the block lives on the stack. */
@@ -18,8 +19,7 @@
 #define CONCAT(a, b, c) CONCAT_(a, b, c)
 #define FN(name) CONCAT(name, REAL, LEVEL)
 
-#if defined(__x86_64__) && !defined(PSK_BASELINE_ONLY)
-#define PSK_X86
+#ifdef PSK_X86
 #include <immintrin.h>
 #define X86_OP(op, suffix) CONCAT(X86_PREFIX, op, suffix)
 #endif
@@ -88,18 +88,6 @@
 #endif
 #endif
 
-static int supported_level(void)
-{
-#ifdef PSK_X86
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"))
-        return 2;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return 1;
-#endif
-    return 0;
-}
-
 #ifdef PSK_X86
 #define ENGINES(REAL) \
     {&engine_##REAL##_baseline, &engine_##REAL##_avx2, &engine_##REAL##_avx512}
@@ -108,20 +96,14 @@ static int supported_level(void)
     {&engine_##REAL##_baseline, &engine_##REAL##_baseline, &engine_##REAL##_baseline}
 #endif
 
-static int level_at_most(int max_level)
-{
-    int level = supported_level();
-    return max_level < level ? max_level : level;
-}
-
 const psk_engine *psk_engine_for_double(int max_level)
 {
     static const psk_engine *const engines[] = ENGINES(double);
-    return engines[level_at_most(max_level)];
+    return engines[psk_level_at_most(max_level)];
 }
 
 const psk_engine *psk_engine_for_float(int max_level)
 {
     static const psk_engine *const engines[] = ENGINES(float);
-    return engines[level_at_most(max_level)];
+    return engines[psk_level_at_most(max_level)];
 }

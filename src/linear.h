@@ -55,8 +55,9 @@ INLINE void add_block_##REAL(                                                  \
 }                                                                              \
                                                                                \
 /* Sums, minima and maxima of columns, taken further: range is (3, r). */      \
-CLONES static void psk_range_##REAL(                                           \
-    intptr_t n, intptr_t r, const REAL *Z, double *range)                      \
+CLONES(void, psk_range_##REAL,                                                 \
+    (intptr_t n, intptr_t r, const REAL *Z, double *range),                    \
+    (n, r, Z, range))                                                          \
 {                                                                              \
     double *sum = range, *low = range + r, *high = range + 2 * r;              \
     for (intptr_t i = 0; i < n; i += ROWS) {                                   \
@@ -83,9 +84,10 @@ CLONES static void psk_range_##REAL(                                           \
  * of exact products (by FMA), with the error of every addition kept (Ogita, Rump \
  * and Oishi, 2005).  The barrier keeps the compiler from contracting a product   \
  * with the addition behind it, which would lose that error. */                \
-CLONES static void psk_exact_##REAL(                                           \
-    intptr_t n, intptr_t r, const REAL *Z, const double *v, double b,          \
-    double b_low, const double *y, double *out)                                \
+CLONES(void, psk_exact_##REAL,                                                 \
+    (intptr_t n, intptr_t r, const REAL *Z, const double *v, double b,         \
+     double b_low, const double *y, double *out),                              \
+    (n, r, Z, v, b, b_low, y, out))                                            \
 {                                                                              \
     double product[EXACT_BLOCK], rest[EXACT_BLOCK];                            \
     for (intptr_t i = 0; i < n; i++) {                                         \
@@ -113,8 +115,10 @@ CLONES static void psk_exact_##REAL(                                           \
 }                                                                              \
                                                                                \
 /* (high, low) += Zᵀ x, the same for columns; sums is (2, r). */               \
-CLONES static void psk_exact_t_##REAL(                                         \
-    intptr_t n, intptr_t r, const REAL *Z, const double *x, double *sums)      \
+CLONES(void, psk_exact_t_##REAL,                                               \
+    (intptr_t n, intptr_t r, const REAL *Z, const double *x,                   \
+     double *sums),                                                            \
+    (n, r, Z, x, sums))                                                        \
 {                                                                              \
     double product[EXACT_BLOCK], rest[EXACT_BLOCK];                            \
     for (intptr_t i = 0; i < n; i++)                                           \
@@ -136,8 +140,9 @@ CLONES static void psk_exact_t_##REAL(                                         \
 }                                                                              \
                                                                                \
 /* out = Z v */                                                                \
-CLONES static void psk_dot_##REAL(                                             \
-    intptr_t n, intptr_t r, const REAL *Z, const double *v, double *out)       \
+CLONES(void, psk_dot_##REAL,                                                   \
+    (intptr_t n, intptr_t r, const REAL *Z, const double *v, double *out),     \
+    (n, r, Z, v, out))                                                         \
 {                                                                              \
     for (intptr_t i = 0; i < n; i += ROWS) {                                   \
         const REAL *rows[ROWS];                                                \
@@ -152,9 +157,10 @@ CLONES static void psk_dot_##REAL(                                             \
                                                                                \
 /* out[:r] += Z^T f and out[r] += sum f, where f = x * (Z v[:r] + v[r]), or    \
  * f = x if v is NULL.  Rows whose x is 0 are not read. */                     \
-CLONES static void psk_t_dot_##REAL(                                           \
-    intptr_t n, intptr_t r, const REAL *Z, const double *x, const double *v,   \
-    double *out)                                                               \
+CLONES(void, psk_t_dot_##REAL,                                                 \
+    (intptr_t n, intptr_t r, const REAL *Z, const double *x,                   \
+     const double *v, double *out),                                            \
+    (n, r, Z, x, v, out))                                                      \
 {                                                                              \
     intptr_t i = 0;                                                            \
     double total = 0;                                                          \
@@ -224,9 +230,10 @@ INLINE void add_pair_##REAL(                                                   \
 }                                                                              \
                                                                                \
 /* out = V Z^T, a row of `stride` numbers for each of m vectors */             \
-CLONES static void psk_dots_##REAL(                                            \
-    intptr_t n, intptr_t r, intptr_t m, const REAL *Z, const double *V,        \
-    double *out, intptr_t stride)                                              \
+CLONES(void, psk_dots_##REAL,                                                  \
+    (intptr_t n, intptr_t r, intptr_t m, const REAL *Z, const double *V,       \
+     double *out, intptr_t stride),                                            \
+    (n, r, m, Z, V, out, stride))                                              \
 {                                                                              \
     for (intptr_t i = 0; i < n; i += ROWS) {                                   \
         const REAL *rows[ROWS];                                                \
@@ -248,9 +255,10 @@ CLONES static void psk_dots_##REAL(                                            \
                                                                                \
 /* out += X Z over the listed rows of Z and columns of X, or over the first    \
  * n_rows if `listed` is NULL; X has m rows of `stride` numbers. */            \
-CLONES static void psk_t_dots_##REAL(                                          \
-    intptr_t n_rows, const intptr_t *listed, intptr_t r, intptr_t m,           \
-    const REAL *Z, const double *X, intptr_t stride, double *out)              \
+CLONES(void, psk_t_dots_##REAL,                                                \
+    (intptr_t n_rows, const intptr_t *listed, intptr_t r, intptr_t m,          \
+     const REAL *Z, const double *X, intptr_t stride, double *out),            \
+    (n_rows, listed, r, m, Z, X, stride, out))                                 \
 {                                                                              \
     for (intptr_t i = 0; i < n_rows; i += ROWS) {                              \
         const REAL *rows[ROWS];                                                \
@@ -279,9 +287,11 @@ CLONES static void psk_t_dots_##REAL(                                          \
 }                                                                              \
                                                                                \
 /* out[k, :] = sqrt(weight of the row) * Z[row, start:end] for listed rows */  \
-CLONES static void psk_gather_##REAL(                                          \
-    intptr_t n_rows, const intptr_t *rows, const double *weight, intptr_t r,   \
-    const REAL *Z, intptr_t start, intptr_t end, double *out)                  \
+CLONES(void, psk_gather_##REAL,                                                \
+    (intptr_t n_rows, const intptr_t *rows, const double *weight,              \
+     intptr_t r, const REAL *Z, intptr_t start, intptr_t end,                  \
+     double *out),                                                             \
+    (n_rows, rows, weight, r, Z, start, end, out))                             \
 {                                                                              \
     for (intptr_t k = 0; k < n_rows; k++) {                                    \
         const REAL *z = Z + rows[k] * r + start;                               \
@@ -294,9 +304,10 @@ CLONES static void psk_gather_##REAL(                                          \
 
 /* The same without weights; NULL lists all rows, from the first on. */
 #define DEFINE_COPY(REAL)                                                      \
-CLONES static void psk_copy_rows_##REAL(                                       \
-    intptr_t n_rows, const intptr_t *rows, intptr_t r, const REAL *Z,          \
-    double *out)                                                               \
+CLONES(void, psk_copy_rows_##REAL,                                             \
+    (intptr_t n_rows, const intptr_t *rows, intptr_t r, const REAL *Z,         \
+     double *out),                                                             \
+    (n_rows, rows, r, Z, out))                                                 \
 {                                                                              \
     for (intptr_t k = 0; k < n_rows; k++) {                                    \
         const REAL *z = Z + (rows ? rows[k] : k) * r;                          \

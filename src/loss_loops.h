@@ -6,8 +6,10 @@
 
 /* The residuals e in place of predictions u without their intercept: u + b - y, or
  * y (u + b) - margin if y is a class. */
-CLONES static void psk_residuals(
-    int classes, double margin, double b, intptr_t n, const double *y, double *u)
+CLONES(void, psk_residuals,
+    (int classes, double margin, double b, intptr_t n, const double *y,
+     double *u),
+    (classes, margin, b, n, y, u))
 {
     if (classes)
         for (intptr_t i = 0; i < n; i++)
@@ -34,9 +36,10 @@ INLINE void flow_sums(
 }
 
 /* flow = weight * dl/du, from zeta = dl/de; its sum, and that of its size. */
-CLONES static void psk_flow(
-    int classes, intptr_t n, const double *zeta, const double *weight,
-    const double *y, double *flow, double *sums)
+CLONES(void, psk_flow,
+    (int classes, intptr_t n, const double *zeta, const double *weight,
+     const double *y, double *flow, double *sums),
+    (classes, n, zeta, weight, y, flow, sums))
 {
     if (classes)
         flow_sums(1, n, zeta, weight, y, flow, sums);
@@ -46,9 +49,10 @@ CLONES static void psk_flow(
 
 enum psk_function { PSK_VALUE, PSK_DERIVATIVE, PSK_SECOND, PSK_PROX, PSK_CONJUGATE };
 
-CLONES static void psk_evaluate(
-    const double *loss, int function, double mu, intptr_t n,
-    const double *e, double *out)
+CLONES(void, psk_evaluate,
+    (const double *loss, int function, double mu, intptr_t n,
+     const double *e, double *out),
+    (loss, function, mu, n, e, out))
 {
     const psk_loss l = unpack(loss);
     switch (function) {
@@ -104,9 +108,11 @@ INLINE intptr_t smooth_derivatives(
 
 /* zeta = l'(e + mu shift) of the envelope, and weight * l''; returns how many
  * l'' are not 0. */
-CLONES static intptr_t psk_smooth_derivatives(
-    const double *loss, double mu, intptr_t n, const double *e,
-    const double *shift, const double *weight, double *zeta, double *curvature)
+CLONES(intptr_t, psk_smooth_derivatives,
+    (const double *loss, double mu, intptr_t n, const double *e,
+     const double *shift, const double *weight, double *zeta,
+     double *curvature),
+    (loss, mu, n, e, shift, weight, zeta, curvature))
 {
     const psk_loss l = unpack(loss);
     if (shift)
@@ -140,9 +146,11 @@ INLINE void slope_sums(
 }
 
 /* The first two derivatives in t of sum weight * l(e + t step + mu shift). */
-CLONES static void psk_slope(
-    const double *loss, double mu, double t, intptr_t n, const double *e,
-    const double *step, const double *shift, const double *weight, double *sums)
+CLONES(void, psk_slope,
+    (const double *loss, double mu, double t, intptr_t n, const double *e,
+     const double *step, const double *shift, const double *weight,
+     double *sums),
+    (loss, mu, t, n, e, step, shift, weight, sums))
 {
     if (shift)
         slope_sums(1, unpack(loss), mu, t, n, e, step, shift, weight, sums);
@@ -152,9 +160,10 @@ CLONES static void psk_slope(
 
 /* sum weight * l(e), and what it exceeds its bound by: the Fenchel-Young sum
  * of weight * (l(e) + l*(zeta) - e zeta), each term of which is not negative. */
-CLONES static void psk_fenchel_young(
-    const double *loss, intptr_t n, const double *e, const double *zeta,
-    const double *weight, double *sums)
+CLONES(void, psk_fenchel_young,
+    (const double *loss, intptr_t n, const double *e, const double *zeta,
+     const double *weight, double *sums),
+    (loss, n, e, zeta, weight, sums))
 {
     const psk_loss l = unpack(loss);
     double value = 0, excess = 0;
@@ -185,9 +194,11 @@ CLONES static void psk_fenchel_young(
  *
  * l(e + d) - l(e) - zeta d is convex in d, and at most |d| times the difference of
  * zeta and the slope at the end.  sums[1] is the sum of weight * |e zeta|. */
-CLONES static void psk_rounding(
-    const double *loss, double eps, double own, double error, intptr_t n,
-    const double *e, const double *zeta, const double *y, const double *weight, double *sums)
+CLONES(void, psk_rounding,
+    (const double *loss, double eps, double own, double error, intptr_t n,
+     const double *e, const double *zeta, const double *y,
+     const double *weight, double *sums),
+    (loss, eps, own, error, n, e, zeta, y, weight, sums))
 {
     const psk_loss l = unpack(loss);
     const double steep = steepness(l.radius);

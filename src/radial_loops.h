@@ -53,10 +53,11 @@ INLINE void squared_norms(
 
 /* zeta = l'(e + mu shift) of the envelope; weight * across, weight * along.
  * Returns how many points have a curvature. */
-CLONES static intptr_t psk_radial_derivatives(
-    const double *loss, double mu, intptr_t d, intptr_t stride, intptr_t n,
-    const double *e, const double *shift, const double *weight, double *zeta,
-    double *across, double *along)
+CLONES(intptr_t, psk_radial_derivatives,
+    (const double *loss, double mu, intptr_t d, intptr_t stride,
+     intptr_t n, const double *e, const double *shift,
+     const double *weight, double *zeta, double *across, double *along),
+    (loss, mu, d, stride, n, e, shift, weight, zeta, across, along))
 {
     const psk_loss l = unpack(loss);
     const double radius = l.radius + mu, steep = steepness(radius);
@@ -92,10 +93,11 @@ CLONES static intptr_t psk_radial_derivatives(
 }
 
 /* The first two derivatives in t of sum weight * l(e + t step + mu shift). */
-CLONES static void psk_radial_slope(
-    const double *loss, double mu, double t, intptr_t d, intptr_t stride,
-    intptr_t n, const double *e, const double *step, const double *shift,
-    const double *weight, double *sums)
+CLONES(void, psk_radial_slope,
+    (const double *loss, double mu, double t, intptr_t d, intptr_t stride,
+     intptr_t n, const double *e, const double *step, const double *shift,
+     const double *weight, double *sums),
+    (loss, mu, t, d, stride, n, e, step, shift, weight, sums))
 {
     const psk_loss l = unpack(loss);
     const double radius = l.radius + mu, steep = steepness(radius);
@@ -134,9 +136,11 @@ CLONES static void psk_radial_slope(
 
 /* sum weight * l(e), and sum weight * (l(e) + l*(zeta) - e . zeta).  |zeta| may
  * exceed the domain of the conjugate by rounding only. */
-CLONES static void psk_radial_fenchel_young(
-    const double *loss, intptr_t d, intptr_t stride, intptr_t n, const double *e,
-    const double *zeta, const double *weight, double *sums)
+CLONES(void, psk_radial_fenchel_young,
+    (const double *loss, intptr_t d, intptr_t stride, intptr_t n,
+     const double *e, const double *zeta, const double *weight,
+     double *sums),
+    (loss, d, stride, n, e, zeta, weight, sums))
 {
     const psk_loss l = unpack(loss);
     double e_e[BLOCK], e_zeta[BLOCK], zeta_zeta[BLOCK];
@@ -161,10 +165,12 @@ CLONES static void psk_radial_fenchel_young(
 
 /* `psk_rounding` of a loss of the norm: every output of e is wrong by up to
  * eps (own |y| + |e|) + error of that output. */
-CLONES static void psk_radial_rounding(
-    const double *loss, double eps, double own, const double *error, intptr_t d,
-    intptr_t stride, intptr_t n, const double *e, const double *zeta,
-    const double *y, const double *weight, double *sums)
+CLONES(void, psk_radial_rounding,
+    (const double *loss, double eps, double own, const double *error,
+     intptr_t d, intptr_t stride, intptr_t n, const double *e,
+     const double *zeta, const double *y, const double *weight,
+     double *sums),
+    (loss, eps, own, error, d, stride, n, e, zeta, y, weight, sums))
 {
     const psk_loss l = unpack(loss);
     const double steep = steepness(l.radius);

@@ -1,6 +1,7 @@
 """What the build must not lose in silence."""
 
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import sys
 import pytest
 
 import pskernels
-from pskernels import __main__, _build_info, _engine, _threads
+from pskernels import __main__, _build_info, _engine, _simd, _threads
 
 
 def run_python(code, **environment):
@@ -50,12 +51,41 @@ def test_version_is_that_of_the_installed_package():
     assert pskernels.__version__ == version("pskernels")
 
 
-@pytest.mark.parametrize("level", _engine.SIMD_LEVELS)
+@pytest.mark.parametrize("level", _simd.LEVELS)
 def test_simd_level_can_be_lowered(level):
     code = "import pskernels._engine as e; print(e.simd_level())"
-    best = _engine.SIMD_LEVELS.index(_engine.simd_level())
-    expected = _engine.SIMD_LEVELS[min(best, _engine.SIMD_LEVELS.index(level))]
+    best = _simd.LEVELS.index(_engine.simd_level())
+    expected = _simd.LEVELS[min(best, _simd.LEVELS.index(level))]
     assert run_python(code, PSKERNELS_SIMD=level).stdout.strip() == expected
+
+
+# Products with one rounding or with two, by the features, losses and steps of Adam.
+FUSED = """
+import numpy as np
+from pskernels import _adam, _linear, _losses
+
+tiny, out, u = 2.0**-30, np.empty(1), np.array([[1 + 2.0**-30]])
+z, v = np.array([[-1.0, 1 + tiny]]), np.array([1 + 2 * tiny, 1 + tiny])
+_linear.dot(z, v, out, 1)
+_losses.residuals(u, u.copy(), np.zeros(1), True, 1 + 2 * tiny, 1)
+state = np.zeros((4, 3))
+state[0, :2] = v
+squared = np.array([[0.0, 0.0, -np.inf, np.inf, 1.0]])
+one, rates = np.ones((1, 1)), (0.0, 1.0, 0.0, 0.0, 1.0, False)
+_adam.adam_steps(z, np.zeros(1, np.intp), None, one, 0 * one, one[0], state, squared,
+                 False, np.empty(2), rates, 1, 0)
+print(out[0] != 0, u[0, 0] != 0, state[3].any())  # that of Adam: its gradient
+"""
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="of x86-64")
+@pytest.mark.skipif(_build_info.DEBUG, reason="-O1 does not fuse products and sums")
+@pytest.mark.parametrize("level", _simd.LEVELS)
+def test_simd_level_holds_for_every_module(level):
+    """FMA is part of all levels but the lowest."""
+    fused = level != "baseline" and _engine.simd_level() != "baseline"
+    result = run_python(FUSED, PSKERNELS_SIMD=level)
+    assert result.stdout.split() == 3 * [str(fused)], result.stderr
 
 
 def test_unknown_simd_level_is_an_error():
