@@ -1,8 +1,8 @@
 /* engine_body.h for both floating types at the current SIMD level.
  *
- * EXP2_COEFFICIENTS: 2^f = 1 + f * (c0 + c1 f + ...) on [-1/2, 1/2], fitted in
- * 40 digits by least squares of the relative error on Chebyshev nodes; the
- * largest relative error is 2.5e-16 (double) and 2.2e-9 (float).
+ * EXP2_COEFFICIENTS: 2^f = 1 + f * (c0 + c1 f + ...) on [-1/2, 1/2], fitted by
+ * bench/exp2_coefficients.py, by least squares of the relative error on Chebyshev
+ * nodes; the largest relative error is 2.5e-16 (double) and 2.2e-9 (float).
  * EXP2_SHIFT is 1.5 * 2^(mantissa bits): in that binade the unit in the last
  * place is 1, so that adding it rounds to an integer.
  */

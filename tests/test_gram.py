@@ -1,11 +1,15 @@
 """Gram products against dense NumPy, at the edges of every tile."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import reference
 from conftest import TOLERANCE
 
 import pskernels as psk
+from bench.exp2_coefficients import N_COEFFICIENTS, fit, largest_error
 from pskernels import _engine, _gram, _tiles
 
 GAMMA = 0.3
@@ -294,6 +298,19 @@ def test_exponential_is_exact_to_two_units_in_the_last_place(span, dtype):
     assert relative.max() < 2 * np.finfo(dtype).eps
     assert (out[expected < np.finfo(dtype).tiny / 4] == 0).all()
     assert out[0] == 1
+
+
+@pytest.mark.parametrize("name", ["double", "float"])
+def test_coefficients_of_the_exponential_are_those_that_were_fitted(name):
+    header = (Path(__file__).parents[1] / "src" / "engine_types.h").read_text()
+    part = header[header.index(f"#define REAL {name}\n") :]
+    literals = part[: part.index("#define EXP2_SHIFT")]
+    suffix = "f" if name == "float" else ""
+    found = re.findall(rf"(0x1\.\w+p-\d+){suffix}\b", literals)
+    coefficients = fit(N_COEFFICIENTS[name])
+    assert found == [c.hex() for c in coefficients]
+    [printed] = re.findall(rf"(\S+) \({name}\)", header)
+    assert f"{largest_error(coefficients):.1e}" == printed.replace("e-9", "e-09")
 
 
 def test_distant_points_have_kernel_zero(dtype):
