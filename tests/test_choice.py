@@ -339,6 +339,53 @@ def test_gamma_by_folds(rng):
         KernelSketch(gamma="cv").fit(X)
 
 
+def best_gamma(X, y, weight, gammas, alpha):
+    """The best of gammas by R² of kernel ridge regressions, in three folds."""
+    scores = np.zeros(len(gammas))
+    for test in np.array_split(np.arange(len(X)), 3):
+        train = np.setdiff1d(np.arange(len(X)), test)
+        share = weight[train] / weight[train].sum()
+        mean = np.average(y[test], weights=weight[test])
+        for k, gamma in enumerate(gammas):
+            K = reference.rbf(X[train], X[train], gamma) + np.diag(alpha / share)
+            ones = np.ones((len(train), 1))
+            system = np.block([[K, ones], [ones.T, np.zeros((1, 1))]])
+            *dual, intercept = np.linalg.solve(system, np.append(y[train], 0.0))
+            predicted = reference.rbf(X[test], X[train], gamma) @ dual + intercept
+            errors = weight[test] @ (y[test] - predicted) ** 2
+            scores[k] -= errors / (weight[test] @ (y[test] - mean) ** 2)
+    return gammas[np.argmax(scores)]
+
+
+def test_gamma_by_folds_of_some_points(monkeypatch, rng):
+    """Others, and those of hardly any weight, would ask for another gamma."""
+    monkeypatch.setattr("pskernels.estimators.search.GAMMA_POINTS", 150)
+    X = rng.uniform(-1, 1, size=(400, 1))
+    weight = rng.choice([1e-3, 1.0], size=400)
+    some = np.random.default_rng(5).permutation(400)[:150]
+    smooth = some[weight[some] == 1]
+    y = 2 * np.sin(12 * X[:, 0])
+    y[smooth] = X[smooth, 0] ** 2 + 0.1 * rng.normal(size=len(smooth))
+    mean = np.average(X, axis=0, weights=weight)
+    scale = 1 / np.average((X - mean) ** 2, axis=0, weights=weight).sum()
+    gammas = scale * np.array([1 / 27, 1 / 9, 1 / 3, 1.0, 3.0])
+    model = SketchedKernelRegressor(
+        # as many rows as a fold has training points: kernel ridge regression itself
+        gamma="cv",
+        loss="squared",
+        alpha=1e-4,
+        sketch="nystroem",
+        n_components=100,
+        p=None,
+        random_state=5,
+    ).fit(X, y, sample_weight=weight)
+    best = best_gamma(X[some], y[some], weight[some], gammas, 1e-4)
+    assert model.kernel_.gamma == pytest.approx(best, rel=1e-12)
+    for others in (np.arange(400), np.arange(150)):
+        assert best_gamma(X[others], y[others], weight[others], gammas, 1e-4) != best
+    assert best_gamma(X[some], y[some], weight[:150], gammas, 1e-4) != best
+
+
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize(
     "kernel",
