@@ -11,6 +11,7 @@ import math
 import warnings
 from copy import copy
 from dataclasses import replace
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
@@ -62,6 +63,10 @@ PIVOT_CUT = 4.0
 # (0.530).
 SMALLEST_PIVOT = 300.0
 
+# Whitenings of maps, and their triangles: beside the maps, so that these are copied,
+# pickled and saved without them.
+_kept_triangles = WeakKeyDictionary()
+
 
 class FeatureMap(KernelMap):
     """The feature map z_S of a sketched kernel machine.
@@ -104,7 +109,8 @@ class FeatureMap(KernelMap):
         A copy of the points of the fit that the sketch needs; None for a precomputed
         kernel.
     whitening_ : ndarray of float64, shape (s, r)
-        W: the inverse of a triangle, in the rows of its pivots, and 0 in others.
+        W: the inverse of a triangle, in the rows of its pivots, and 0 in others.  To be
+        replaced as a whole only: `transform` of few points makes it read-only.
     rank_ : int
         r, the number of features.
     n_features_in_ : int
@@ -273,6 +279,7 @@ class FeatureMap(KernelMap):
         self.n_features_in_ = X.shape[1]
         self._center = center
         self._dtype = dtype
+        _kept_triangles.pop(self, None)
         return rows, W
 
     def check_learnt(self):
@@ -298,6 +305,16 @@ class FeatureMap(KernelMap):
         if not hasattr(self, "_dtype"):
             raise ValueError("the type of features is missing")
         _triangle(self.whitening_, np.float64)
+
+    def _triangle(self, dtype, n):
+        """`_triangle` of the whitening, kept where n points are few."""
+        kept = _kept_triangles.get(self)
+        if kept is None or kept[0] is not self.whitening_ or kept[2].dtype != dtype:
+            kept = self.whitening_, *_triangle(self.whitening_, dtype)
+            if n < self.rank_:
+                kept[0].flags.writeable = False  # or it could change unseen
+                _kept_triangles[self] = kept
+        return kept[1:]
 
     def _landmark_rows(self, X):
         """The landmarks, or their rows of K(landmarks, X) if it is precomputed."""
@@ -405,7 +422,7 @@ def _fill_maps(maps, outs, X, formed=True):
     if len(maps) > 1:
         n_bytes = min(n_bytes, max(SHARED_BYTES, point_bytes))
     step = points_of_a_block(point_bytes, n_bytes, memory_limit)
-    triangles = [_triangle(one.whitening_, dtype) for one in maps]
+    triangles = [one._triangle(dtype, n) for one in maps]
     if len(maps) > 1:
         KSts = np.empty((len(maps), min(step, n), s), dtype)
         gammas = [one.kernel_.gamma for one in maps]

@@ -1,6 +1,7 @@
 """Feature maps against dense NumPy: their scalar products, rank, error and memory."""
 
 import pickle
+from copy import copy, deepcopy
 
 import numpy as np
 import pytest
@@ -558,6 +559,40 @@ def test_precomputed_reads_only_what_it_needs(rng):
     K_new[5, 50] = np.nan
     with pytest.raises(ValueError, match="values that are not finite"):
         fm.transform(K_new)
+
+
+def test_the_triangle_of_a_map_is_found_once(rng, monkeypatch):
+    calls, find = [], module._triangle
+    monkeypatch.setattr(
+        module, "_triangle", lambda *args: calls.append(1) or find(*args)
+    )
+    X = rng.normal(size=(300, 2))
+    map_ = FeatureMap(gamma=0.5, sketch=psk.SubSampling(40), random_state=0).fit(X)
+    Z = map_.transform(X)
+    for _ in range(3):
+        np.testing.assert_allclose(map_.transform(X[:1]), Z[:1], atol=1e-9)
+    assert len(calls) == 2  # many points do not keep it: it takes memory
+    map_.transform(X)
+    assert len(calls) == 2
+    for other in (copy(map_), deepcopy(map_), pickle.loads(pickle.dumps(map_))):
+        np.testing.assert_array_equal(other.transform(X), Z)
+    # what is kept cannot be changed unseen, but replaced, or learnt anew
+    with pytest.raises(ValueError, match="read-only"):
+        map_.whitening_[0] = 1.0
+    map_.whitening_ = -map_.whitening_
+    np.testing.assert_allclose(map_.transform(X[:1]), -Z[:1], atol=1e-9)
+    map_.whitening_ = rng.normal(size=map_.whitening_.shape)
+    with pytest.raises(ValueError, match="must be a triangle"):
+        map_.transform(X[:1])
+    again = map_.fit(X[::-1]).transform(X[:1])
+    np.testing.assert_array_equal(
+        again, pickle.loads(pickle.dumps(map_)).transform(X[:1])
+    )
+    Z = map_.fit(X.astype(np.float32)).transform(X)
+    for dtype in ("float32", "float64", "float32"):
+        one = map_.transform(X[:1].astype(dtype))
+        assert one.dtype == dtype
+        assert reference.relative_error(one, Z[:1]) < 1e-3
 
 
 def test_maps_can_be_pickled(dtype, rng):
