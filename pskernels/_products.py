@@ -317,21 +317,27 @@ class Features:
     def _gram(self, weight, bordered):
         """`gram` of weights that are not negative, with room for a border."""
         rows = np.flatnonzero(weight)
-        n_groups = min(GRAM_TASKS // self._gram_tasks, len(rows) // MIN_GROUP_ROWS)
+        # a group has to be worth the matrix that it fills
+        n_groups = len(rows) // max(MIN_GROUP_ROWS, 2 * self.r)
+        n_groups = min(GRAM_TASKS // self._gram_tasks, n_groups)
         size = self.r + bordered
         sums = np.zeros((max(1, n_groups), size, size))
         step = max(_linear.GRAM_TILE, CALL_WORK // self.r**2)
+        # equal weights of all rows: nothing has to be copied
+        equal = self.dtype == np.float64 and weight[0] == weight.min() == weight.max()
 
         def add(n_threads, some):
             buffers = np.empty((n_threads, _linear.GRAM_BUFFER))
-            _linear.add_weighted_gram(self.Z, weight, some, sums, buffers, n_threads)
+            Z, listed = (self.Z[some], None) if equal else (self.Z, rows[some])
+            _linear.add_weighted_gram(Z, weight, listed, sums, buffers, n_threads)
 
         for start in range(0, len(rows), step):
-            some = rows[start : start + step]
-            if len(some) * self.r**2 < 2 * GRAM_GRAIN:
+            some = slice(start, start + step)
+            n_rows = min(step, len(rows) - start)
+            if n_rows * self.r**2 < 2 * GRAM_GRAIN:
                 add(1, some)
             else:
-                self._grams.run(lambda k, some=some: add(k, some), len(some))
+                self._grams.run(lambda k, some=some: add(k, some), n_rows)
         return sums.sum(axis=0) if len(sums) > 1 else sums[0]
 
 

@@ -141,6 +141,10 @@ class KernelMap:
             )
         return X
 
+    def check_new_points(self, X):
+        """Check points that the map is to see after its fit."""
+        self._check_values(self._check_shape(X))
+
     def _check_values(self, X):
         prepare(self.kernel_, X, "X", *self.limits())
 

@@ -37,6 +37,7 @@ from pskernels.choice import (
 from pskernels.estimators import saving
 from pskernels.feature_map import (
     FeatureMap,
+    fit_and_transform,
     fit_transform_gammas,
     share_distances,
 )
@@ -205,8 +206,8 @@ class SketchedEstimator(BaseEstimator):
     def _fit_maps(self, X, y, weight, seed, gammas, X_new, formed, room):
         """(map, Z, Z_new) for each gamma; distances are computed once if possible.
 
-        Unless `formed`, features may be factored, if distances are shared.  They may be
-        in `room`, the memory of those of before.
+        Unless `formed`, features may be factored.  They may be in `room`, the memory of
+        those of before, which must not be in use any more.
         """
         makers = [self._map_maker(X, weight, gamma) for gamma in gammas]
         sketches = [
@@ -224,9 +225,7 @@ class SketchedEstimator(BaseEstimator):
             yield from fit_transform_gammas(one, gammas, X, X_new, formed, room)
             return
         for make_map, sketch in zip(makers, sketches, strict=True):
-            feature_map = make_map(sketch)
-            Z = feature_map.fit_transform(X)
-            yield feature_map, Z, feature_map.transform(X_new)
+            yield fit_and_transform(make_map(sketch), X, X_new, formed, room)
 
     def _draw_sketch(self, make_map, X, y, weight, seed):
         """The drawn sketch of the points."""

@@ -73,7 +73,7 @@ REFINED = 1e-3
 
 # Rows of the subsample for each feature, and a first guess of the iterations: low,
 # so that CG is tried, and what it took is known from then on.
-SUBSAMPLE = 2
+SUBSAMPLE = 4
 CG_GUESS = 9
 # The same for the squared loss, whose only step goes to the end: 18 to 25 iterations,
 # for r from 400 to 4,000, n = 32,000 (normal points, protein_casp); 20 with 4 rows for
