@@ -48,7 +48,84 @@ CALL_ROWS = 2**12
 FAR = 1e3
 
 
-class Features:
+class PlainFeatures:
+    """What features have that are not made of others: they are `inner` themselves.
+
+    A class adds n, r, dtype, n_threads, `_column_sums` (sums, minima and maxima of the
+    columns), `sum_error`, `around`, `times_triangle`, and the products of `Features`.
+    """
+
+    origin = None  # what was subtracted from the rows
+    row_rounding = 0.0  # a bound on the norm of what storage took from a row
+    W = penalty = None  # ‖Θ‖² in coordinates of `inner`: that of the identity
+
+    @property
+    def blocks(self):
+        """Features of some rows each, in their order: here all of them."""
+        return [self]
+
+    @property
+    def inner(self):
+        """What Gram matrices are made of: these features themselves."""
+        return self
+
+    def to_inner(self, gradient):
+        """The gradient of coefficients of `inner`, from that of Θ (k, r)."""
+        return gradient
+
+    def from_inner(self, step):
+        """The step of Θ (k, r), from that of coefficients of `inner`."""
+        return step
+
+    def formed(self):
+        """Z itself, which it is."""
+        return self
+
+    def rounding_of_gram(self, alpha):
+        """What `gram` loses that would show in a Hessian: nothing."""
+        return 0.0
+
+    @property
+    def n_terms(self):
+        """How many operations a prediction takes, one after the other."""
+        return self.r
+
+    @property
+    def column_range(self):
+        """The least and the largest number of each column."""
+        return self._column_sums[1:]
+
+    @cached_property
+    def largest(self):
+        """The largest |z| of each column."""
+        return np.abs(self.column_range).max(axis=0)
+
+    def near_zero(self):
+        """Move columns that are far from 0 to an origin amid them.
+
+        With an intercept that is the same machine, but for the rounding of products:
+        the differences themselves are exact.  A copy is made only if it is needed.
+        """
+        origin = far_origin(*self.column_range, self.dtype)
+        return self if origin is None else self.around(origin)
+
+    def moved(self, coef):
+        """Compute what the origin adds to predictions: origin @ coef."""
+        return 0.0 if self.origin is None else self.origin @ coef
+
+    def _moved_origin(self, origin):
+        """The origin of features that are moved by one more, in float64."""
+        moved = origin.astype(np.float64)
+        return moved if self.origin is None else moved + self.origin
+
+    def t_dot(self, X):
+        """X @ Z, for one row or several of X; rows of Z whose X is 0 are not read."""
+        if len(X) == 1:
+            return self.bordered_t_dot(X[0])[None, :-1]
+        return self._t_dot_outputs(X)
+
+
+class Features(PlainFeatures):
     """Z, of shape (n, r), with the products that solvers need.
 
     Parameters
@@ -57,9 +134,11 @@ class Features:
     n_threads : int
     origin : array of shape (r,), optional
         What was subtracted from the rows of Z.
+    row_rounding : float
+        A bound on the norm of what rounding took from a row of Z, for certificates.
     """
 
-    def __init__(self, Z, n_threads, origin=None):
+    def __init__(self, Z, n_threads, origin=None, row_rounding=0.0):
         if Z.ndim != 2 or 0 in Z.shape or Z.dtype not in (np.float32, np.float64):
             raise ValueError(
                 "Z must be an array of float32 or float64 with rows and columns, got "
@@ -68,6 +147,7 @@ class Features:
         self.Z = np.ascontiguousarray(Z)
         self.n, self.r = Z.shape
         self.origin = origin
+        self.row_rounding = row_rounding
         self._set_threads(n_threads)
         self._n_groups = min(MAX_GROUPS, -(-self.n // MIN_GROUP_ROWS))
         n_tiles = -(-self.r // _linear.GRAM_TILE)
@@ -91,37 +171,19 @@ class Features:
         return other
 
     @property
-    def blocks(self):
-        """Features of some rows each, in their order: here all of them."""
-        return [self]
+    def dtype(self):
+        return self.Z.dtype
 
-    @property
-    def inner(self):
-        """What Gram matrices are made of: these features themselves."""
-        return self
+    def around(self, origin):
+        """The same around an origin (r,), of the type of Z."""
+        moved = self._moved_origin(origin)
+        return Features(self.Z - origin, self.n_threads, moved, self.row_rounding)
 
-    W = penalty = None  # ‖Θ‖² in coordinates of `inner`: that of the identity
-
-    def to_inner(self, gradient):
-        """The gradient of coefficients of `inner`, from that of Θ (k, r)."""
-        return gradient
-
-    def from_inner(self, step):
-        """The step of Θ (k, r), from that of coefficients of `inner`."""
-        return step
-
-    def formed(self):
-        """Z as an array, which it is."""
-        return self
-
-    def rounding_of_gram(self, alpha):
-        """What `gram` loses that would show in a Hessian: nothing."""
-        return 0.0
-
-    @property
-    def n_terms(self):
-        """How many operations a prediction takes, one after the other."""
-        return self.r
+    def times_triangle(self, W, first=0, overwrite=False):
+        """The same with Z @ W in the columns from `first` on, W an upper triangle."""
+        Z = self.Z if overwrite else self.Z.copy()
+        form_columns(Z, W.astype(self.dtype, order="C"), first, self.n_threads)
+        return Features(Z, self.n_threads)
 
     @cached_property
     def _column_sums(self):
@@ -138,16 +200,6 @@ class Features:
         if not np.isfinite(self._column_sums[0]).all():
             raise_not_finite(self.Z, "Z")
 
-    @property
-    def column_range(self):
-        """The least and the largest number of each column."""
-        return self._column_sums[1:]
-
-    @cached_property
-    def largest(self):
-        """The largest |z| of each column."""
-        return np.abs(self.column_range).max(axis=0)
-
     def sum_error(self, several=True):
         """A bound on the error of a sum over all rows, relative to that of the sizes.
 
@@ -158,30 +210,6 @@ class Features:
         if several:
             n_groups = max(1, min(MIN_GROUPS, self.n // MIN_GROUP_ROWS))
         return EPS / 2 * (-(-self.n // n_groups) + self._n_groups + 16)
-
-    def near_zero(self):
-        """Move columns that are far from 0 to an origin amid them.
-
-        With an intercept that is the same machine, but for the rounding of products:
-        the differences themselves are exact.  A copy is made only if it is needed.
-        """
-        origin = far_origin(*self.column_range, self.dtype)
-        return self if origin is None else self.around(origin)
-
-    def around(self, origin):
-        """The same around an origin (r,), of the type of Z."""
-        moved = origin.astype(np.float64)
-        if self.origin is not None:
-            moved += self.origin
-        return Features(self.Z - origin, self.n_threads, moved)
-
-    @property
-    def dtype(self):
-        return self.Z.dtype
-
-    def moved(self, coef):
-        """Compute what the origin adds to predictions: origin @ coef."""
-        return 0.0 if self.origin is None else self.origin @ coef
 
     def dot(self, V, out=None):
         """V @ Z.T, for one row or several of V."""
@@ -217,12 +245,6 @@ class Features:
             high, lost = two_sum(high, more)
             low = low + (lost + beyond)
         return two_sum(high, low)
-
-    def t_dot(self, X):
-        """X @ Z, for one row or several of X; rows of Z whose X is 0 are not read."""
-        if len(X) == 1:
-            return self._t_dot(X[0], None)[None, :-1]
-        return self._t_dot_outputs(X)
 
     def bordered_t_dot(self, x):
         """[Z 1].T @ x."""
@@ -292,8 +314,9 @@ class Features:
 
     def rows(self, numbers, bordered=False):
         """Some rows of Z in float64; `bordered`: of [Z 1]."""
-        rows = np.ones((len(numbers), self.r + bordered))
-        rows[:, : self.r] = self.Z[numbers]
+        Z = self.Z[numbers]
+        rows = np.ones((len(Z), self.r + bordered))
+        rows[:, : self.r] = Z
         return rows
 
     def gram(self, weight, bordered=False):

@@ -11,6 +11,7 @@ import math
 import warnings
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -28,8 +29,13 @@ from pskernels._products import (
 )
 from pskernels._progress import progress
 from pskernels._threads import single_threaded_blas
-from pskernels._validation import check_points, common_dtype, levels_to_the_caller
-from pskernels.features import FactoredFeatures
+from pskernels._validation import (
+    check_option,
+    check_points,
+    common_dtype,
+    levels_to_the_caller,
+)
+from pskernels.features import FactoredFeatures, RecomputedFeatures
 from pskernels.gram import (
     draw_sketch,
     fill_kernel_matmul,
@@ -56,7 +62,13 @@ SHARED_BYTES = 2**24
 # 0.30 s one by one).
 COPY_COST = 80
 
+# What of recomputed features is in memory: a few times the third-level cache.
+RECOMPUTED_BYTES = 2**25
+
+STORAGES = ("auto", "float32", "recomputed")
+
 FLOAT32_EPS = float(np.finfo(np.float32).eps)
+FLOAT32_LEAST = float(np.finfo(np.float32).smallest_subnormal)
 
 # Pivots below this many times s·eps·‖S·K·Sᵀ‖ are rounding, eps that of the values of k;
 # a pivot is a few times the least eigenvalue that is left.
@@ -181,7 +193,7 @@ class FeatureMap(KernelMap):
         self.memory_limit = memory_limit
         self.verbose = verbose
 
-    def fit_features(self, X, alpha=None):
+    def fit_features(self, X, alpha=None, storage="auto"):
         """Fit the map; return the features of X as `solve` takes them.
 
         Z itself is not formed, but K·Sᵀ and W, for n·r² operations less than
@@ -196,22 +208,65 @@ class FeatureMap(KernelMap):
         alpha : float, optional
             The least penalty of the fits to come: columns of Z that it needs are formed
             in place.
+        storage : {"auto", "float32", "recomputed"}
+            What is kept.  "auto": K·Sᵀ, in the type of X.  "float32": Z, computed in
+            float64 and rounded, at half of the memory; sums are in float64, and
+            certificates are those of the features before they were rounded: what
+            rounding hides is part of them.  (X of float32 has float32 features in any
+            case, and their certificates are those of the features as they are.)
+            "recomputed": nothing; K·Sᵀ is computed anew, a block of points at a time,
+            in every pass, where n·r numbers have no room.
 
         Returns
         -------
-        FactoredFeatures or Features
+        FactoredFeatures, Features or RecomputedFeatures
         """
+        check_option(storage, "storage", STORAGES)
         X, SKSt, (rows, W) = self.learn(X)
-        n_threads, memory_limit = self.limits()
-        A = np.empty((X.shape[0], self.rank_), self._dtype)
-        weights = self.sketch_.checked_weights()[rows]
-        self._sketch_block(A.T, X, n_threads, memory_limit, weights)
-        if not self.kernel_.centred:
-            warn_if_not_finite(A, "K·Sᵀ")
+        n_threads, _ = self.limits()
+        if storage == "float32" and self._dtype == np.float64:
+            return self._rounded_features(X)
+        compute = partial(self._fill_products, self.sketch_.checked_weights()[rows])
+        if storage == "recomputed":
+            A = RecomputedFeatures(
+                compute, X, self.rank_, self._dtype, n_threads, self._block_points(X)
+            )
+        else:
+            A = np.empty((X.shape[0], self.rank_), self._dtype)
+            compute(X, A, n_threads)
+            if not self.kernel_.centred:
+                warn_if_not_finite(A, "K·Sᵀ")
         features = _as_factored(A, SKSt, rows, W, n_threads)
-        if alpha is None or isinstance(features, Features):
+        if alpha is None or features.penalty is None:
             return features
         return features.form_for(alpha)
+
+    def _fill_products(self, weights, X, out, n_threads):
+        """out = K·Sᵀ of some points, for the rows of S with these weights."""
+        self._sketch_block(out.T, X, n_threads, self.limits()[1], weights)
+
+    def _block_points(self, X):
+        """Points of a block of features beside which little else has room."""
+        point_bytes = self.rank_ * self._dtype.itemsize
+        memory_limit = self.limits()[1]
+        n_bytes = min(RECOMPUTED_BYTES, memory_limit // 2)
+        return points_of_a_block(point_bytes, n_bytes, memory_limit)
+
+    def _rounded_features(self, X):
+        """Z in float32, from blocks in float64."""
+        n_threads, _ = self.limits()
+        Z = np.empty((X.shape[0], self.rank_), np.float32)
+        step, largest = self._block_points(X), 0.0
+        room = np.empty((min(step, X.shape[0]), self.rank_))
+        for start in range(0, X.shape[0], step):
+            points = X[start : start + step]
+            block = self._fill(room[: points.shape[0]], points)
+            with np.errstate(over="ignore"):  # solvers look at what is not finite
+                Z[start : start + step] = block
+            largest = max(largest, float(np.einsum("ij,ij->i", block, block).max()))
+        rounding = FLOAT32_EPS / 2 * math.sqrt(largest * (1 + self.rank_ * EPS))
+        rounding += FLOAT32_LEAST * math.sqrt(self.rank_)
+        return Features(Z, n_threads, row_rounding=rounding)
 
     def _fit(self, X):
         """Fit to checked points; return them in the form that `_fill` reads best."""
@@ -569,7 +624,7 @@ def _array(room, key, shape, dtype):
 def _as_factored(A, SKSt, rows, W, n_threads):
     """Features of K·Sᵀ and the triangle, formed if they are far from 0."""
     features = FactoredFeatures(A, W, SKSt[np.ix_(rows, rows)], n_threads)
-    far = far_origin(*features.inner.column_range, A.dtype) is not None
+    far = far_origin(*features.inner.column_range, features.dtype) is not None
     return features.formed() if far else features
 
 

@@ -1,16 +1,18 @@
 """Features as solvers see them: what can be multiplied, whatever it is made of.
 
-    Features          an array Z                                 (pskernels._products)
-    FactoredFeatures  Z = A·W, which is never formed: A = K·Sᵀ, and W a triangle
-    FeatureBlocks     features of some rows each, one after the other
+    Features            an array Z                               (pskernels._products)
+    RecomputedFeatures  Z by blocks of rows, computed anew in every pass
+    FactoredFeatures    Z = A·W, which is never formed: A = K·Sᵀ, either of the above,
+                        and W a triangle
+    FeatureBlocks       features of some rows each, one after the other
 
 All of them have n rows of r features and answer: `dot` (predictions), `check_finite`,
-`largest`, `sum_error`, `n_terms` (what certificates ask for), `near_zero`, `moved`,
-`with_threads`, `formed` and `blocks`; and, since Hessians are those of what features
-are made of (`inner`, which has `gram` and `rows`): `W`, `penalty`, `to_inner`,
-`from_inner`, `rounding_of_gram`.  Their blocks, which a `Sample` asks one by one, have
-`t_dot`, `bordered_t_dot`, `bordered_gram_dot`, `exact_residuals` and `exact_t_dot` as
-well: vectors of all points never need to be in one place.
+`largest`, `sum_error`, `n_terms`, `row_rounding` (what certificates ask for),
+`near_zero`, `moved`, `with_threads`, `formed` and `blocks`; and, since Hessians are
+those of what features are made of (`inner`, which has `gram` and `rows`): `W`,
+`penalty`, `to_inner`, `from_inner`, `rounding_of_gram`.  Their blocks, which a `Sample`
+asks one by one, have `t_dot`, `bordered_t_dot`, `bordered_gram_dot`, `exact_residuals`
+and `exact_t_dot` as well: vectors of all points never need to be in one place.
 """
 
 from copy import copy
@@ -23,9 +25,9 @@ from pskernels._matrices import absolute_product
 from pskernels._products import (
     EPS,
     Features,
+    PlainFeatures,
     far_origin,
     form_columns,
-    times_triangle,
 )
 from pskernels._threads import cached_property
 from pskernels._validation import check_points, common_dtype
@@ -39,7 +41,7 @@ MOST_ROUNDING = 64.0
 
 def as_features(Z, n_threads):
     """Features of an array of shape (n, r), or those that are given."""
-    if isinstance(Z, (Features, FactoredFeatures, FeatureBlocks)):
+    if isinstance(Z, (PlainFeatures, FactoredFeatures, FeatureBlocks)):
         return Z.with_threads(n_threads)
     Z = check_points(Z, "Z")
     return Features(Z.astype(common_dtype(Z), copy=False), n_threads)
@@ -53,7 +55,7 @@ class FactoredFeatures:
 
     Parameters
     ----------
-    A : array of shape (n, r)
+    A : array of shape (n, r), or features
         K·Sᵀ, of float32 or float64.
     W : array of float64, shape (r, r)
         Upper triangular.
@@ -63,9 +65,10 @@ class FactoredFeatures:
     """
 
     origin = None
+    row_rounding = 0.0
 
     def __init__(self, A, W, penalty, n_threads):
-        self.inner = Features(A, n_threads)
+        self.inner = as_features(A, n_threads)
         self.n, self.r = self.inner.n, self.inner.r
         if W.shape != (self.r, self.r) or penalty.shape != W.shape:
             raise ValueError(
@@ -174,10 +177,8 @@ class FactoredFeatures:
         return EPS * (self.largest @ self.largest) / alpha
 
     def formed(self):
-        """Z as an array after all."""
-        W = self.W.astype(self.dtype, order="C")
-        Z = times_triangle(self.inner.Z.copy(), W, self.inner.n_threads)
-        return Features(Z, self.inner.n_threads)
+        """Z after all, in memory of its own."""
+        return self.inner.times_triangle(self.W)
 
     def form_for(self, alpha, most=MOST_ROUNDING):
         """Form as many columns of Z, in place of those of A, as Gram matrices need.
@@ -198,18 +199,175 @@ class FactoredFeatures:
         first = int(np.searchsorted(losses, most))
         if first == self.r:
             return self
-        A, n_threads = self.inner.Z, self.inner.n_threads
-        W = self.W.astype(self.dtype, order="C")
-        form_columns(A, W, first, n_threads)
+        inner = self.inner.times_triangle(self.W, first, overwrite=True)
         if first == 0:
-            return Features(A, n_threads)
+            return inner
         rest = np.eye(self.r - first)
         return FactoredFeatures(
-            A,
+            inner,
             block_diag(self.W[:first, :first], rest),
             block_diag(self.penalty[:first, :first], rest),
-            n_threads,
+            self.n_threads,
         )
+
+
+class RecomputedFeatures(PlainFeatures):
+    """Z, of which no more than a block of rows is in memory, computed in every pass.
+
+    Passes cost what the rows cost.  Rows of weight 0 are not computed.
+
+    Parameters
+    ----------
+    compute : callable
+        compute(X, out, n_threads) fills out with the rows of some points.
+    X : array or sparse array of shape (n, d)
+        The points: all that is kept, and not copied.
+    r : int
+    dtype : float32 or float64
+    n_threads : int
+    step : int
+        Rows of a block.
+    """
+
+    def __init__(self, compute, X, r, dtype, n_threads, step):
+        self._compute = compute
+        self._X = X
+        self.n, self.r = X.shape[0], r
+        self.dtype = np.dtype(dtype)
+        self.n_threads = n_threads
+        self._step = step
+
+    def with_threads(self, n_threads):
+        """The same for another number of threads."""
+        other = copy(self)
+        other.n_threads = n_threads
+        return other
+
+    def around(self, origin):
+        """The same around an origin (r,)."""
+
+        def finish(rows, n_threads):
+            rows -= origin
+
+        other = self._followed_by(finish)
+        other.origin = self._moved_origin(origin)
+        return other
+
+    def times_triangle(self, W, first=0, overwrite=False):
+        """The same with Z @ W in the columns from `first` on, W an upper triangle."""
+        W = W.astype(self.dtype, order="C")
+        return self._followed_by(
+            lambda rows, n_threads: form_columns(rows, W, first, n_threads)
+        )
+
+    def _followed_by(self, finish):
+        """The same, whose rows are changed in place after they are computed."""
+
+        def compute(X, out, n_threads):
+            self._compute(X, out, n_threads)
+            finish(out, n_threads)
+
+        return RecomputedFeatures(
+            compute, self._X, self.r, self.dtype, self.n_threads, self._step
+        )
+
+    def _blocks(self, weight=None):
+        """Pairs of row numbers and the features of these rows.
+
+        Where weights (n,) or (…, n) are given, of those rows alone that have any.
+        """
+        room = np.empty((min(self._step, self.n), self.r), self.dtype)
+        for start in range(0, self.n, self._step):
+            numbers = slice(start, min(self.n, start + self._step))
+            if weight is not None:
+                used = weight[..., numbers] != 0
+                used = used.reshape(-1, used.shape[-1]).any(axis=0)
+                if not used.any():
+                    continue
+                if not used.all():
+                    numbers = start + np.flatnonzero(used)
+            yield numbers, Features(self._fill(numbers, room), self.n_threads)
+
+    def _fill(self, numbers, room):
+        """The rows of these numbers, in memory that is given."""
+        points = self._X[numbers]
+        rows = room[: points.shape[0]]
+        self._compute(points, rows, self.n_threads)
+        return rows
+
+    @cached_property
+    def _column_sums(self):
+        """Sums, minima and maxima of the columns."""
+        parts = [block._column_sums for _, block in self._blocks()]
+        sums, low, high = zip(*parts, strict=True)
+        return np.sum(sums, axis=0), np.min(low, axis=0), np.max(high, axis=0)
+
+    def check_finite(self):
+        """Check that all numbers are finite, and can be summed."""
+        if not np.isfinite(self._column_sums[0]).all():
+            raise ValueError("features overflow; scale X")
+
+    def sum_error(self, several=True):
+        """A bound on the error of a sum over rows, relative to that of the sizes."""
+        return EPS / 2 * (self._step + 2 * (self.n // self._step + 1) + 16)
+
+    def rows(self, numbers, bordered=False):
+        """Some rows of Z in float64; `bordered`: of [Z 1]."""
+        room = np.empty((len(numbers), self.r), self.dtype)
+        return Features(self._fill(numbers, room), 1).rows(slice(None), bordered)
+
+    def dot(self, V, out=None):
+        """V @ Z.T, for one row or several of V."""
+        out = np.empty((len(V), self.n)) if out is None else out
+        if not V.any():
+            out[:] = 0
+            return out
+        for numbers, block in self._blocks():
+            out[:, numbers] = block.dot(V)
+        return out
+
+    def exact_residuals(self, v, intercept, y):
+        """Z @ v + intercept - y, as if in twice the digits and rounded once."""
+        out = np.empty(self.n)
+        for numbers, block in self._blocks():
+            out[numbers] = block.exact_residuals(v, intercept, y[numbers])
+        return out
+
+    def exact_t_dot(self, x):
+        """x @ Z as if in twice the digits: numbers, and what they have no room for."""
+        high, low = np.zeros((2, self.r))
+        for numbers, block in self._blocks():
+            more, beyond = block.exact_t_dot(x[numbers])
+            high, lost = two_sum(high, more)
+            low = low + (lost + beyond)
+        return two_sum(high, low)
+
+    def _t_dot_outputs(self, X):
+        total = np.zeros((len(X), self.r))
+        for numbers, block in self._blocks(X):
+            total += block.t_dot(np.ascontiguousarray(X[:, numbers]))
+        return total
+
+    def bordered_t_dot(self, x):
+        """[Z 1].T @ x."""
+        total = np.zeros(self.r + 1)
+        for numbers, block in self._blocks(x):
+            total += block.bordered_t_dot(x[numbers])
+        return total
+
+    def bordered_gram_dot(self, weight, v):
+        """[Z 1].T @ (weight * ([Z 1] @ v)), in one pass over rows of some weight."""
+        total = np.zeros(self.r + 1)
+        for numbers, block in self._blocks(weight):
+            total += block.bordered_gram_dot(weight[numbers], v)
+        return total
+
+    def gram(self, weight, bordered=False):
+        """Z.T @ (weight[:, None] * Z), the upper triangle; the rest is 0."""
+        total = np.zeros((self.r + bordered,) * 2)
+        for numbers, block in self._blocks(weight):
+            total += block.gram(weight[numbers], bordered)
+        return total
 
 
 class FeatureBlocks:
@@ -236,6 +394,7 @@ class FeatureBlocks:
         first = self.blocks[0]
         self.W, self.penalty, self.n_terms = first.W, first.penalty, first.n_terms
         self.n_threads = first.n_threads
+        self.row_rounding = max(block.row_rounding for block in self.blocks)
         self.to_inner, self.from_inner = first.to_inner, first.from_inner
         if any(not np.array_equal(first.W, block.W) for block in self.blocks):
             raise ValueError("blocks must have the same factor W, or none")

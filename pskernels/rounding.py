@@ -3,7 +3,8 @@
 The gap that is proven is that of the model as it is returned, in exact arithmetic:
 P - D with exact predictions u, an exact G, and a sum of flows that is exactly 0.  Each
 of them was computed with an error of at most the rounding of as many operations as
-there are, all of them in the worst direction.  Where such a bound decides whether the
+there are, all of them in the worst direction, and so were features that are stored in
+fewer digits (`row_rounding`).  Where such a bound decides whether the
 tolerance is reached, residuals are computed once more, as if in twice the digits.
 """
 
@@ -81,7 +82,8 @@ def _bound_rounding(sample, alpha, model, certificate, exact):
     if exact:
         of_sums = of_sums**2 + 2 * EPS  # flows themselves are rounded
     of_pull = taken + of_sums + outputs.d * EPS
-    error = of_pull * norm(outputs.pulled_sizes(size)) * norm(features.largest)
+    error = of_pull * norm(features.largest) + features.row_rounding
+    error *= norm(outputs.pulled_sizes(size))
     error += EPS * ((4 + outputs.coef_error) * alpha * norm(model.theta) + 4 * gradient)
     hidden += error * (gradient + error / 2) / alpha
     return hidden + (problem.sum_error + OF_THE_REST) * certificate.gap
@@ -93,13 +95,14 @@ def _error_of_predictions(sample, model, exact):
     features, outputs = problem.features, problem.outputs
     sizes = outputs.mixed_sizes(np.abs(model.theta) @ features.largest)
     rounding = (features.n_terms + outputs.k + 8) * EPS
+    stored = features.row_rounding * np.linalg.norm(model.coef, axis=0)
     if exact:
         inner = inner_intercept(problem, model)[0]
         # b - y alone, without features, is exact in two numbers
         sum_of_sizes = sizes + np.abs(inner) + sample.farthest_targets()
-        return np.sign(sizes) * rounding**2 * sum_of_sizes + sample.drift
+        return np.sign(sizes) * rounding**2 * sum_of_sizes + sample.drift + stored
     moved = inner_intercept(problem, model, problem.shift, model.b)[0]
-    return rounding * sizes + np.abs(moved) + sample.drift
+    return rounding * sizes + np.abs(moved) + sample.drift + stored
 
 
 def _hidden_by_squares(problem, certificate, error):

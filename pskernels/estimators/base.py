@@ -22,6 +22,7 @@ from pskernels._validation import (
     canonical_csr,
     check_int,
     check_memory_limit,
+    check_option,
     check_positive,
     check_sparse,
     levels_to_the_caller,
@@ -36,6 +37,7 @@ from pskernels.choice import (
 )
 from pskernels.estimators import saving
 from pskernels.feature_map import (
+    STORAGES,
     FeatureMap,
     fit_and_transform,
     fit_transform_gammas,
@@ -197,6 +199,11 @@ class SketchedEstimator(BaseEstimator):
         """The fitted map, and the features of X: an array, factored, or None."""
         vars(self).pop("growth_", None)
         if is_auto(self.n_components, "n_components"):
+            if options.get("storage", "auto") != "auto":
+                raise ValueError(
+                    f"feature_storage={options['storage']!r} needs a number of "
+                    "n_components: to find one, features are kept as arrays"
+                )
             return self._grow_map(make_map, X, y, weight, seed)
         feature_map = make_map(self._draw_sketch(make_map, X, y, weight, seed))
         if form is None:
@@ -431,9 +438,10 @@ class SketchedMachine(SketchedEstimator):
         if start is None:
             make_map = self._map_maker(X, weight, gamma)
             options = {}
-            if self._takes_factored_features():
+            storage = check_option(self.feature_storage, "feature_storage", STORAGES)
+            if self._takes_factored_features() or storage != "auto":
                 alpha = self._get_alpha(self.alpha, y, balanced)
-                options = dict(form="features", alpha=alpha)
+                options = dict(form="features", alpha=alpha, storage=storage)
             feature_map, Z = self._fit_map(make_map, X, y, balanced, seed, **options)
         else:
             feature_map = self.feature_map_

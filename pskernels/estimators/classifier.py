@@ -42,7 +42,7 @@ random_state, verbose
         Penalty, the paper's λ_n: 1/(C·n) in scikit-learn's terms.  "auto" is 0.1 / n.
     class_weight : dict or "balanced", optional
         As in scikit-learn.
-    fit_intercept, solver, tol, max_iter, warm_start
+    fit_intercept, solver, tol, max_iter, feature_storage, warm_start
         As for `SketchedKernelRegressor`.
 
     Attributes
@@ -90,6 +90,7 @@ n_features_in_, feature_names_in_
         solver="auto",
         tol=1e-6,
         max_iter=None,
+        feature_storage="auto",
         memory_limit=None,
         n_threads=None,
         random_state=None,
@@ -109,6 +110,7 @@ n_features_in_, feature_names_in_
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
+        self.feature_storage = feature_storage
         self.memory_limit = memory_limit
         self.n_threads = n_threads
         self.random_state = random_state

@@ -33,7 +33,7 @@ random_state, verbose
     output_matrix : array of shape (levels, levels), optional
         Couples the levels; None means none for "sort" and "none", and
         ``quantile_matrix(quantiles)`` for "penalty".
-    fit_intercept, solver, tol, max_iter, warm_start
+    fit_intercept, solver, tol, max_iter, feature_storage, warm_start
         As for `SketchedKernelRegressor`.
 
     Attributes
@@ -76,6 +76,7 @@ n_features_in_, feature_names_in_
         solver="auto",
         tol=1e-6,
         max_iter=None,
+        feature_storage="auto",
         memory_limit=None,
         n_threads=None,
         random_state=None,
@@ -96,6 +97,7 @@ n_features_in_, feature_names_in_
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
+        self.feature_storage = feature_storage
         self.memory_limit = memory_limit
         self.n_threads = n_threads
         self.random_state = random_state

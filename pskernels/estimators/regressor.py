@@ -74,6 +74,10 @@ random_state, verbose
         The certified gap to stop at, relative to the objective.
     max_iter : int, optional
         See `pskernels.solve`.
+    feature_storage : {"auto", "float32", "recomputed"}
+        What of the features is in memory: all, all in float32, or a block of points at
+        a time, computed anew in every pass; `FeatureMap.fit_features` has what that
+        means for certificates.  (A warm start has all of them.)
     warm_start : bool
         Whether `fit` keeps the sketch and the landmarks of the last fit, and begins
         from its solution: for another alpha or loss, or for more data of the same kind.
@@ -139,6 +143,7 @@ random_state, verbose
         solver="auto",
         tol=1e-6,
         max_iter=None,
+        feature_storage="auto",
         memory_limit=None,
         n_threads=None,
         random_state=None,
@@ -161,6 +166,7 @@ random_state, verbose
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
+        self.feature_storage = feature_storage
         self.memory_limit = memory_limit
         self.n_threads = n_threads
         self.random_state = random_state

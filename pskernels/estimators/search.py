@@ -380,9 +380,9 @@ class SketchedKernelRegressorCV(Search, SketchedKernelRegressor):
         fewer steps for "huber", but scores then depend, within tol, on the other
         candidates.
     kernel, sketch, n_components, p, loss, quantile, fit_intercept, output_matrix, \
-solver, tol, max_iter, memory_limit, n_threads, random_state, verbose
-        As for `SketchedKernelRegressor`.  The sketch of a fold is drawn from its
-        training points only.
+solver, tol, max_iter, feature_storage, memory_limit, n_threads, random_state, verbose
+        As for `SketchedKernelRegressor` (feature_storage: of the last fit).  The sketch
+        of a fold is drawn from its training points only.
 
     Attributes
     ----------
@@ -431,6 +431,7 @@ solver, tol, max_iter, memory_limit, n_threads, random_state, verbose
         solver="auto",
         tol=1e-6,
         max_iter=None,
+        feature_storage="auto",
         memory_limit=None,
         n_threads=None,
         random_state=None,
@@ -454,6 +455,7 @@ solver, tol, max_iter, memory_limit, n_threads, random_state, verbose
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
+        self.feature_storage = feature_storage
         self.memory_limit = memory_limit
         self.n_threads = n_threads
         self.random_state = random_state
@@ -477,7 +479,8 @@ class SketchedQuantileRegressorCV(Search, SketchedQuantileRegressor):
         As for `SketchedKernelRegressorCV`, without "loo"; the score is the share of the
         pinball loss of constants that is explained.
     kernel, sketch, n_components, p, quantiles, fit_intercept, output_matrix, \
-noncrossing, solver, tol, max_iter, memory_limit, n_threads, random_state, verbose
+noncrossing, solver, tol, max_iter, feature_storage, memory_limit, n_threads, \
+random_state, verbose
         As for `SketchedQuantileRegressor`.
 
     Attributes
@@ -508,6 +511,7 @@ noncrossing, solver, tol, max_iter, memory_limit, n_threads, random_state, verbo
         solver="auto",
         tol=1e-6,
         max_iter=None,
+        feature_storage="auto",
         memory_limit=None,
         n_threads=None,
         random_state=None,
@@ -529,6 +533,7 @@ noncrossing, solver, tol, max_iter, memory_limit, n_threads, random_state, verbo
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
+        self.feature_storage = feature_storage
         self.memory_limit = memory_limit
         self.n_threads = n_threads
         self.random_state = random_state
@@ -545,7 +550,7 @@ class SketchedKernelClassifierCV(Search, SketchedKernelClassifier):
         As for `SketchedKernelRegressorCV`, without "loo"; folds have classes in
         proportion, and the score is the share of right classes.
     kernel, sketch, n_components, p, loss, class_weight, fit_intercept, solver, tol, \
-max_iter, memory_limit, n_threads, random_state, verbose
+max_iter, feature_storage, memory_limit, n_threads, random_state, verbose
         As for `SketchedKernelClassifier`.
 
     Attributes
@@ -575,6 +580,7 @@ max_iter, memory_limit, n_threads, random_state, verbose
         solver="auto",
         tol=1e-6,
         max_iter=None,
+        feature_storage="auto",
         memory_limit=None,
         n_threads=None,
         random_state=None,
@@ -595,6 +601,7 @@ max_iter, memory_limit, n_threads, random_state, verbose
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
+        self.feature_storage = feature_storage
         self.memory_limit = memory_limit
         self.n_threads = n_threads
         self.random_state = random_state

@@ -1,0 +1,252 @@
+"""Features that are recomputed in every pass, or stored in float32."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from reference import dual_objective, primal_objective, relative_error
+from test_sample import LOSSES, make_data
+
+import pskernels as psk
+from pskernels._products import Features
+from pskernels._threads import single_threaded_blas
+from pskernels.estimators import (
+    SketchedKernelClassifier,
+    SketchedKernelRegressor,
+    SketchedQuantileRegressor,
+    load,
+)
+from pskernels.features import FactoredFeatures, RecomputedFeatures
+
+WIDE = np.longdouble
+
+
+def recomputed(Z, step, n_threads=2):
+    """Features of Z, whose rows are copied where others would be computed."""
+
+    def compute(rows, out, n_threads):
+        out[:] = rows
+
+    return RecomputedFeatures(compute, Z, Z.shape[1], Z.dtype, n_threads, step)
+
+
+def make_map(s=40, **options):
+    return psk.FeatureMap(
+        gamma=0.5, sketch=psk.SubSampling(s), random_state=0, **options
+    )
+
+
+@pytest.mark.parametrize("step", [1, 64, 99, 100, 101, 1000])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_products(step, dtype, rng):
+    n, r = 100 if step == 1 else 300, 17
+    Z = rng.normal(size=(n, r)).astype(dtype)
+    F, wide = recomputed(Z, step), Z.astype(float)
+    v, x, weight = rng.normal(size=r + 1), rng.normal(size=n), rng.normal(size=n)
+    V, X = rng.normal(size=(3, r)), rng.normal(size=(3, n))
+    weight[: n // 2] = 0
+    X[:, n // 3 :: 2] = 0
+    bordered = np.column_stack([wide, np.ones(n)])
+    some = np.arange(0, n, 7)
+    with single_threaded_blas():
+        pairs = [
+            (F.dot(V), V @ wide.T),
+            (F.dot(V[:1]), V[:1] @ wide.T),
+            (F.t_dot(X), X @ wide),
+            (F.t_dot(X[:1]), X[:1] @ wide),
+            (F.bordered_t_dot(x), bordered.T @ x),
+            (F.bordered_gram_dot(weight, v), bordered.T @ (weight * (bordered @ v))),
+            (F.gram(weight), np.triu(wide.T @ (weight[:, None] * wide))),
+            (F.rows(some), wide[some]),
+            (F.rows(some, bordered=True), bordered[some]),
+            (np.sum(F.exact_t_dot(x), axis=0), wide.T @ x),
+            (F.exact_residuals(v[:-1], (v[-1], 0.0), x), bordered @ v - x),
+            (F.largest, np.abs(wide).max(axis=0)),
+        ]
+        gram = F.gram(weight, bordered=True)
+        assert not F.dot(0 * V).any()
+    expected = bordered.T @ (weight[:, None] * bordered)
+    pairs.append((gram[:r], np.triu(expected)[:r]))
+    for one, expected in pairs:
+        assert one.shape == expected.shape
+        assert relative_error(one, expected) < 1e-12
+
+
+def test_rows_without_weight_are_not_computed(rng):
+    Z, seen = rng.normal(size=(500, 3)), []
+
+    def compute(rows, out, n_threads):
+        seen.append(len(rows))
+        out[:] = rows
+
+    F = RecomputedFeatures(compute, Z, 3, "float64", 1, 100)
+    weight = np.zeros(500)
+    weight[210:240] = 1
+    with single_threaded_blas():
+        F.bordered_gram_dot(weight, np.ones(4))
+        F.gram(weight)
+        F.t_dot(np.stack([weight, 2 * weight]))
+    assert seen == [30, 30, 30]
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+@pytest.mark.parametrize("offset", [0.0, 1e5])
+def test_solutions(loss, offset, rng):
+    """Those of arrays, but for rounding; also where columns are moved to an origin."""
+    Z, y = make_data(rng, loss)
+    Z = Z + offset
+    array = psk.solve(Z, y, loss=loss, alpha=1e-3, tol=1e-8)
+    result = psk.solve(recomputed(Z, 170), y, loss=loss, alpha=1e-3, tol=1e-8)
+    assert result.converged
+    np.testing.assert_allclose(result.objective, array.objective, rtol=2e-8)
+    np.testing.assert_allclose(
+        result.predict(recomputed(Z, 130)), result.predict(Z), rtol=1e-12
+    )
+
+
+def test_maps_of_all_kinds(rng):
+    """Rows that are computed anew are those of `transform`."""
+    X = rng.normal(size=(700, 4))
+    K = np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(axis=2))
+    for points, options in [
+        (X, {}),
+        (X.astype("float32"), {}),
+        (np.asfortranarray(X)[::-1], {}),
+        (sp.csr_array(X), {}),
+        (X, dict(kernel=lambda a, b: a @ b.T + 1, gamma=None)),
+        (K, dict(kernel="precomputed", gamma=None)),
+    ]:
+        given = dict(gamma=0.5, sketch=psk.PSparsified(30), random_state=0) | options
+        feature_map = psk.FeatureMap(**given)
+        features = feature_map.fit_features(points, storage="recomputed")
+        Z = feature_map.transform(points)
+        tolerance = 1e-3 if Z.dtype == np.float32 else 1e-9
+        with single_threaded_blas():
+            found = features.formed().rows(np.arange(700))
+        np.testing.assert_allclose(found, Z, atol=tolerance)
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber", "pinball"])
+def test_results_do_not_depend_on_threads(loss, rng):
+    X = rng.normal(size=(3000, 3))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=3000)
+    models = [
+        SketchedKernelRegressor(
+            loss=loss, n_components=50, random_state=0, n_threads=k,
+            feature_storage=storage, memory_limit=10**6,
+        ).fit(X, y)
+        for storage in ("recomputed", "float32")
+        for k in (1, 2, 3)
+    ]  # fmt: skip
+    for first, *others in (models[:3], models[3:]):
+        for other in others:
+            np.testing.assert_array_equal(first.coef_, other.coef_)
+            assert first.dual_gap_ == other.dual_gap_
+
+
+@pytest.mark.parametrize("storage, limit", [("recomputed", 0.3), ("float32", 0.8)])
+def test_memory_of_a_fit(storage, limit, rng):
+    """Shares of the features in float64, all else of the fit included."""
+    n, s = 40_000, 300
+    X, y = rng.normal(size=(n, 3)), rng.normal(size=n)
+    model = SketchedKernelRegressor(
+        loss="squared", n_components=s, random_state=0, feature_storage=storage,
+        memory_limit=2**24, alpha=1e-3, tol=1e-3,
+    )  # fmt: skip
+    tracemalloc.start()
+    try:
+        model.fit(X, y)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < limit * n * s * 8
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_certificate_of_rounded_features(loss, rng):
+    """The gap of the machine on the features before they were rounded."""
+    X = rng.normal(size=(500, 3))
+    _, y = make_data(rng, loss)
+    feature_map = make_map()
+    features = feature_map.fit_features(X, storage="float32")
+    assert features.dtype == np.float32
+    Z = feature_map.transform(X)
+    assert np.linalg.norm(features.Z - Z, axis=1).max() <= features.row_rounding
+    for alpha in (1e-2, 1e-5):
+        result = psk.solve(features, y, loss=loss, alpha=alpha, tol=1e-2)
+        given = Z.astype(WIDE), y.astype(WIDE)
+        primal = primal_objective(
+            loss, *given, result.coef, result.intercept, alpha, np.ones(500, WIDE)
+        )
+        # ζ of rounded features is as feasible for those before
+        dual = dual_objective(loss, *given, result.dual, alpha, np.ones(500, WIDE))
+        assert primal - dual <= result.dual_gap * result.objective * (1 + 1e-9)
+        assert result.dual_gap < 1e-2
+
+
+def test_rounding_of_storage_is_part_of_the_certificate(rng):
+    Z = rng.normal(size=(400, 5))
+    y = Z @ np.ones(5) + rng.normal(size=400)
+    gaps = [
+        psk.solve(
+            Features(Z, 1, row_rounding=rounding), y, loss="huber", alpha=1e-3
+        ).dual_gap
+        for rounding in (0.0, 1e-5)
+    ]
+    assert gaps[0] < 1e-8 < gaps[1]
+
+
+@pytest.mark.parametrize("storage", ["float32", "recomputed"])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        SketchedKernelRegressor(),
+        SketchedKernelRegressor(loss="squared"),
+        SketchedQuantileRegressor(noncrossing="penalty"),
+        SketchedKernelClassifier(loss="logistic"),
+    ],
+)
+def test_estimators(estimator, storage, rng, tmp_path):
+    X = rng.normal(size=(400, 3))
+    y = X[:, 0] + 0.3 * rng.normal(size=400)
+    if isinstance(estimator, SketchedKernelClassifier):
+        y = np.digitize(y, [-0.3, 0.3])
+    estimator.set_params(n_components=20, random_state=0, tol=1e-5, alpha=1e-3)
+    expected = estimator.set_params(feature_storage="auto").fit(X, y).predict(X)
+    model = estimator.set_params(feature_storage=storage).fit(X, y)
+    assert model.converged_
+    np.testing.assert_allclose(model.predict(X), expected, atol=0.02)
+    model.save(tmp_path / "model.npz")
+    again = load(tmp_path / "model.npz")
+    assert again.feature_storage == storage
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_what_comes_back(rng):
+    X = rng.normal(size=(300, 2))
+    kinds = {
+        ("float64", "auto"): FactoredFeatures,
+        ("float64", "recomputed"): FactoredFeatures,
+        ("float64", "float32"): Features,
+        ("float32", "float32"): FactoredFeatures,
+    }
+    for (dtype, storage), kind in kinds.items():
+        features = make_map().fit_features(X.astype(dtype), storage=storage)
+        assert type(features) is kind
+    inner = make_map().fit_features(X, storage="recomputed").inner
+    assert isinstance(inner, RecomputedFeatures)
+
+
+def test_bad_values(rng):
+    X, y = rng.normal(size=(50, 2)), rng.normal(size=50)
+    with pytest.raises(ValueError, match="storage must be one of"):
+        make_map().fit_features(X, storage="float16")
+    with pytest.raises(ValueError, match="feature_storage must be one of"):
+        SketchedKernelRegressor(feature_storage="disk").fit(X, y)
+    model = SketchedKernelRegressor(n_components="auto", feature_storage="float32")
+    with pytest.raises(ValueError, match="needs a number of n_components"):
+        model.fit(X, y)
+    Z = np.full((50, 2), np.inf)
+    with pytest.raises(ValueError, match="features overflow"):
+        psk.solve(recomputed(Z, 20), y, alpha=1.0)
