@@ -45,8 +45,12 @@ class Rows:
         return self._indices[start:end]
 
     def get(self, start, end, dtype):
-        """A block of rows; sparse ones become dense here, and only here."""
-        rows = self.X[self.numbers(start, end)]
+        """A block of rows; sparse ones become dense in `take`, and only there."""
+        return self.take(self.numbers(start, end), dtype)
+
+    def take(self, numbers, dtype):
+        """The rows of X at these numbers, dense and contiguous."""
+        rows = self.X[numbers]
         if self.sparse:
             rows = rows.toarray()
         return np.ascontiguousarray(rows, dtype)

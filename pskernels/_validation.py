@@ -2,12 +2,18 @@
 
 import numbers
 import sys
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
 import scipy.sparse as sp
 
 PACKAGE = "pskernels"
+
+DEFAULT_MEMORY_LIMIT = 2**30
+
+# Numbers that are looked at, at a time.
+FINITE_BLOCK = 2**16
 
 
 def check_int(value, name, *, minimum):
@@ -203,15 +209,15 @@ def raise_not_finite(X, name):
     """Say where the first NaN or infinity of X is (X is known to have one)."""
     if X.ndim == 1:
         first = np.flatnonzero(~np.isfinite(X))[0]
-        raise ValueError(
-            f"{name} contains {X[first]} at index {first}; every value must be finite"
-        )
+        _raise_at(X[first], name, f"at index {first}")
     for i, j, value in _not_finite_entries(X):
-        raise ValueError(
-            f"{name} contains {value} in row {i}, column {j}; every value must be "
-            "finite"
-        )
+        _raise_at(value, name, f"in row {i}, column {j}")
     raise ValueError(f"{name} has values too large to be summed in float64")
+
+
+def _raise_at(value, name, place):
+    value = "NaN" if np.isnan(value) else value
+    raise ValueError(f"{name} contains {value} {place}; every value must be finite")
 
 
 def _not_finite_entries(X):
@@ -284,9 +290,10 @@ def check_quantiles(quantiles):
     return levels
 
 
-def check_memory_limit(memory_limit, default):
+def check_memory_limit(memory_limit):
+    """Bytes that may be used; None means DEFAULT_MEMORY_LIMIT."""
     if memory_limit is None:
-        return default
+        return DEFAULT_MEMORY_LIMIT
     return check_int(memory_limit, "memory_limit (bytes)", minimum=1)
 
 
@@ -297,3 +304,25 @@ def levels_to_the_caller():
     while frame.f_back and str(frame.f_globals.get("__package__")).startswith(PACKAGE):
         frame, level = frame.f_back, level + 1
     return level
+
+
+def count_not_finite(array):
+    """Number of NaN and infinities, found in blocks that take little memory."""
+    step = max(1, FINITE_BLOCK // max(1, array[0].size))
+    return sum(
+        block.size - np.count_nonzero(np.isfinite(block))
+        for block in (array[i : i + step] for i in range(0, len(array), step))
+    )
+
+
+def warn_if_not_finite(product, name):
+    """Warn if a product has overflowed, with a figure."""
+    n_bad = count_not_finite(product)
+    if n_bad:
+        advice = "scale X" if product.dtype == np.float64 else "use float64"
+        warnings.warn(
+            f"{n_bad} of {product.size} values of {name} overflowed {product.dtype}; "
+            f"{advice}",
+            RuntimeWarning,
+            stacklevel=levels_to_the_caller(),
+        )

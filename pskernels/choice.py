@@ -11,9 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from pskernels import _points, _tiles
+from pskernels._preparation import prepare
 from pskernels._products import matmul
 from pskernels._threads import single_threaded_blas
-from pskernels.gram import kernel_diagonal, kernel_matmul, prepare
+from pskernels.gram import kernel_matmul
 from pskernels.kernels import get_kernel, is_precomputed
 from pskernels.sketches import DEFAULT_ROW_ENTRIES, PSparsified, SubSampling
 
@@ -134,14 +135,14 @@ def _nystroem_residuals(feature_map, X, m):
         values, vectors = np.linalg.eigh(K[:m])
         kept = values > len(values) * np.finfo(K.dtype).eps * values[-1]
         Z = K @ (vectors[:, kept] / np.sqrt(values[kept]))
-    diagonal = kernel_diagonal(kernel, X, np.arange(n))
+    diagonal = kernel.diagonal(X, np.arange(n))
     return np.maximum(diagonal - np.einsum("ij,ij->i", Z, Z), 0.0), diagonal
 
 
 def _residuals(feature_map, X, indices):
     """(k(x, x) - ‖z_S(x)‖², k(x, x)) of some points."""
     Z = feature_map.transform(X[indices]).astype(np.float64, copy=False)
-    diagonal = kernel_diagonal(feature_map.kernel_, X, indices)
+    diagonal = feature_map.kernel_.diagonal(X, indices)
     return diagonal - (Z**2).sum(axis=1), diagonal
 
 

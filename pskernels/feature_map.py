@@ -20,6 +20,7 @@ from scipy.linalg import lapack
 
 from pskernels import _points, _tiles
 from pskernels._matrices import clear_below_diagonal
+from pskernels._preparation import prepare
 from pskernels._products import (
     EPS,
     Features,
@@ -34,14 +35,13 @@ from pskernels._validation import (
     check_points,
     common_dtype,
     levels_to_the_caller,
+    warn_if_not_finite,
 )
 from pskernels.features import FactoredFeatures, RecomputedFeatures
 from pskernels.gram import (
     draw_sketch,
     fill_kernel_matmul,
-    prepare,
     sketch_landmarks,
-    warn_if_not_finite,
 )
 from pskernels.kernel_map import KernelMap, check_coef, points_of_a_block
 from pskernels.kernels import CallableKernel, GammaKernel, Precomputed, get_kernel

@@ -4,10 +4,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from pskernels._preparation import prepare
 from pskernels._random import make_generator, philox_key
 from pskernels._threads import single_threaded_blas
 from pskernels._validation import check_int, common_dtype
-from pskernels.gram import prepare
 from pskernels.kernel_map import KernelMap, points_of_a_block
 from pskernels.kernels import RBF, Laplacian, Matern, get_kernel
 

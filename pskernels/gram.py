@@ -4,12 +4,12 @@ Every product here is W · K(landmarks, points), with W = S_SG for a sketch and 
 for `kernel_matmul`.  This module checks arguments; `_engine` computes.
 """
 
-import warnings
 from typing import NamedTuple
 
 import numpy as np
 
-from pskernels import _engine, _points, _tiles
+from pskernels import _points, _tiles
+from pskernels._preparation import prepare
 from pskernels._threads import resolve_n_threads
 from pskernels._validation import (
     check_memory_limit,
@@ -17,20 +17,14 @@ from pskernels._validation import (
     check_points,
     check_real_array,
     common_dtype,
-    levels_to_the_caller,
+    count_not_finite,
     raise_not_finite,
+    warn_if_not_finite,
 )
-from pskernels.kernels import GammaKernel, Precomputed, get_kernel
+from pskernels.kernels import Precomputed, get_kernel
 from pskernels.sketches import Distribution, PSparsified, Sketch
 
-DEFAULT_MEMORY_LIMIT = 2**30
-
-FINITE_BLOCK = 2**16
-
 PARTS = ("SKSt", "SK")
-
-# Points whose kernel matrix is formed, for its diagonal.
-DIAGONAL_BLOCK = 32
 
 
 class _Parts(NamedTuple):
@@ -129,7 +123,7 @@ def sketch_gram(
     precomputed = isinstance(kernel, Precomputed)
     X = check_points(X, "X", accept_sparse=not precomputed)
     parts = _check_parts(parts, out)
-    memory_limit = check_memory_limit(memory_limit, DEFAULT_MEMORY_LIMIT)
+    memory_limit = check_memory_limit(memory_limit)
     n_threads = resolve_n_threads(n_threads)
     if precomputed and X.shape[0] != X.shape[1]:
         raise ValueError(
@@ -240,7 +234,7 @@ def kernel_matmul(
             f"gamma={kernel.gamma!r} is ambiguous for two sets of points; give a "
             "number, or the kernel of the fit (sketch_gram(...).kernel)"
         )
-    memory_limit = check_memory_limit(memory_limit, DEFAULT_MEMORY_LIMIT)
+    memory_limit = check_memory_limit(memory_limit)
     n_threads = resolve_n_threads(n_threads)
     dtype = common_dtype(X, Y, B)
     out = check_out(out, (X.shape[0], *B.shape[1:]), dtype, X=X, Y=Y, B=B)
@@ -249,7 +243,7 @@ def kernel_matmul(
     kernel, center = prepare(kernel, Y, name, n_threads, memory_limit)
     if X is not Y:
         prepare(kernel, X, "X", n_threads, memory_limit)
-    if _count_not_finite(B):
+    if count_not_finite(B):
         raise_not_finite(B.reshape(len(B), -1), "B")
     fill_kernel_matmul(
         out,
@@ -346,61 +340,3 @@ def draw_sketch(sketch, n, random_state, n_threads):
     if len(sketch.indices) == 0:
         raise ValueError("the sketch has no landmark: all of its columns are null")
     return sketch
-
-
-def prepare(kernel, X, name, n_threads, memory_limit):
-    """Check the values of X; return the kernel with its gamma, and the center."""
-    if isinstance(kernel, Precomputed):  # only what is needed of it is read
-        return kernel, None
-    needs_variance = getattr(kernel, "gamma", None) == "scale"
-    mean, variance = _engine.column_moments(X, needs_variance, n_threads, memory_limit)
-    if not np.isfinite(mean).all():
-        raise_not_finite(X, name)
-    if kernel.non_negative and X.min() < 0:
-        raise ValueError(
-            f"the kernel {kernel} needs values that are not negative, but {name} has "
-            f"a minimum of {X.min():g}"
-        )
-    if isinstance(kernel, GammaKernel):
-        kernel = kernel.with_gamma(X, variance, memory_limit)
-    if not kernel.centred:
-        return kernel, np.zeros_like(mean)
-    return kernel, _points.find_center(X, memory_limit)
-
-
-def _count_not_finite(array):
-    """Number of NaN and infinities, found in blocks that take little memory."""
-    step = max(1, FINITE_BLOCK // max(1, array[0].size))
-    return sum(
-        block.size - np.count_nonzero(np.isfinite(block))
-        for block in (array[i : i + step] for i in range(0, len(array), step))
-    )
-
-
-def warn_if_not_finite(product, name):
-    n_bad = _count_not_finite(product)
-    if n_bad:
-        advice = "scale X" if product.dtype == np.float64 else "use float64"
-        warnings.warn(
-            f"{n_bad} of {product.size} values of {name} overflowed {product.dtype}; "
-            f"{advice}",
-            RuntimeWarning,
-            stacklevel=levels_to_the_caller(),
-        )
-
-
-def kernel_diagonal(kernel, X, indices):
-    """k(x, x) of some points."""
-    if kernel.centred:  # shift-invariant
-        return np.ones(len(indices))
-    if isinstance(kernel, Precomputed):
-        return X[indices, indices]
-    if kernel.by_products:
-        squares = _points.squared_norms(X[indices])
-        return kernel.of_products(squares, squares, squares)
-    blocks = np.array_split(indices, -(-len(indices) // DIAGONAL_BLOCK))
-    return np.concatenate([_block_diagonal(kernel, X[block]) for block in blocks])
-
-
-def _block_diagonal(kernel, X):
-    return np.diag(kernel_matmul(X, None, np.eye(X.shape[0]), kernel=kernel))

@@ -5,6 +5,7 @@ import inspect
 import numpy as np
 
 from pskernels import _engine
+from pskernels._preparation import prepare
 from pskernels._threads import resolve_n_threads
 from pskernels._validation import (
     check_memory_limit,
@@ -13,8 +14,8 @@ from pskernels._validation import (
     check_real_array,
     common_dtype,
     raise_not_finite,
+    warn_if_not_finite,
 )
-from pskernels.gram import DEFAULT_MEMORY_LIMIT, prepare, warn_if_not_finite
 from pskernels.kernels import is_precomputed
 
 
@@ -119,7 +120,7 @@ class KernelMap:
         """(n_threads, memory_limit), checked."""
         return (
             resolve_n_threads(self.n_threads),
-            check_memory_limit(self.memory_limit, DEFAULT_MEMORY_LIMIT),
+            check_memory_limit(self.memory_limit),
         )
 
     def _check_fitted(self):

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from pskernels._points import median_distance
+from pskernels._points import Rows, median_distance, squared_norms
 from pskernels._validation import (
     check_int,
     check_option,
@@ -32,6 +32,9 @@ GAMMA_RULES = ("scale", "median")
 SMALLEST_VARIANCE = 1e-300
 MAX_DEGREE = 1000
 
+# Points whose kernel matrix is formed, for its diagonal.
+DIAGONAL_BLOCK = 32
+
 
 @dataclass(frozen=True)
 class Kernel:
@@ -45,6 +48,13 @@ class Kernel:
     normalised: ClassVar[bool] = False
     non_negative: ClassVar[bool] = False
     by_products: ClassVar[bool] = False  # whether there is `of_products`
+
+    def diagonal(self, X, indices):
+        """k(x, x) of the points at some indices."""
+        if self.centred:  # shift-invariant
+            return np.ones(len(indices))
+        squares = squared_norms(X[indices])
+        return self.of_products(squares, squares, squares)
 
 
 @dataclass(frozen=True)
@@ -266,6 +276,16 @@ class Sobolev(Kernel):
     name: ClassVar = "sobolev"
     non_negative: ClassVar = True
 
+    def diagonal(self, X, indices):
+        return _in_blocks(lambda block: np.prod(1.0 + block, axis=1), X, indices)
+
+
+def _in_blocks(of_block, X, indices):
+    """Numbers of points, from a function of a few of them, dense and in float64."""
+    blocks = np.array_split(indices, -(-len(indices) // DIAGONAL_BLOCK))
+    rows = Rows(X)
+    return np.concatenate([of_block(rows.take(block, np.float64)) for block in blocks])
+
 
 def _squared_distances(products, x_squared, y_squared):
     return np.maximum(x_squared + y_squared - 2 * products, 0.0)
@@ -277,10 +297,19 @@ class CallableKernel(Kernel):
 
     function: Callable
 
+    def diagonal(self, X, indices):
+        def of_block(block):
+            return np.diag(np.asarray(self.function(block, block), np.float64))
+
+        return _in_blocks(of_block, X, indices)
+
 
 @dataclass(frozen=True)
 class Precomputed(Kernel):
     """X is the Gram matrix itself, an array or a memory map."""
+
+    def diagonal(self, X, indices):
+        return X[indices, indices]
 
 
 KERNELS = {

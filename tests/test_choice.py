@@ -18,7 +18,6 @@ from pskernels.estimators import (
     SketchedKernelRegressorCV,
     SketchedQuantileRegressor,
 )
-from pskernels.gram import kernel_diagonal
 
 SKETCHES = {
     "p-sr": lambda s: psk.PSparsified(s, 0.05),
@@ -398,5 +397,5 @@ def test_diagonal(kernel, sparse, rng):
     X[2] = 0
     expected = np.diag(psk.kernel_matmul(X, None, np.eye(40), kernel=kernel))
     points = check_points(sp.csr_array(X), "X", accept_sparse=True) if sparse else X
-    diagonal = kernel_diagonal(kernel, points, np.arange(40))
+    diagonal = kernel.diagonal(points, np.arange(40))
     np.testing.assert_allclose(diagonal, expected, rtol=1e-12)

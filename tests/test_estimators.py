@@ -478,7 +478,7 @@ def test_points_far_from_zero_are_named(kernel, rng):
 def test_targets_that_are_missing(loss, rng):
     X, y = make_data(rng)
     missing = [None, *y[1:]]
-    with pytest.raises(ValueError, match="y contains nan|Input y contains NaN"):
+    with pytest.raises(ValueError, match="y contains NaN"):
         SketchedKernelRegressor(loss=loss).fit(X, missing)
 
 

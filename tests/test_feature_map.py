@@ -647,7 +647,7 @@ def sigmoid(A, B):
 @pytest.mark.parametrize(
     "arguments, points, message",
     [
-        ({}, with_value(np.nan), "X contains nan in row 17, column 2"),
+        ({}, with_value(np.nan), "X contains NaN in row 17, column 2"),
         ({}, X[:, 0], r"X must be 2-d.*got shape \(60,\)"),
         (dict(kernel="gauss"), X, "kernel must be one of 'rbf'"),
         (dict(kernel="sobolev"), X, "needs values that are not negative"),
@@ -692,14 +692,14 @@ MAPS = {
     [
         (dict(X=X[:, :2]), "X has 2 features, but this {} was fitted with 3"),
         (dict(X=with_value(np.inf)), "X contains inf in row 17, column 2"),
-        (dict(X=with_value(np.nan), coef=np.ones(8)), "X contains nan in row 17"),
+        (dict(X=with_value(np.nan), coef=np.ones(8)), "X contains NaN in row 17"),
         (dict(X=X[:0]), "at least one point"),
         (dict(out=np.empty((60, 7))), r"out must have shape \(60, 8\)"),
         (dict(out=np.empty((60, 8), "f")), "dtype float64, got .* dtype float32"),
         (dict(coef=np.ones(7)), r"coef must have shape \(8,\) or \(8, c\), got \(7,\)"),
         (dict(coef=1.0), r"coef must have shape .* got \(\)"),
         (dict(coef=np.ones((8, 0))), r"coef must have shape .* got \(8, 0\)"),
-        (dict(coef=np.full(8, np.nan)), "coef contains nan in row 0"),
+        (dict(coef=np.full(8, np.nan)), "coef contains NaN in row 0"),
         (dict(coef=np.ones(8, complex)), "coef must hold real numbers"),
         (dict(coef=np.ones(8), intercept=[1.0]), r"a number, got shape \(1,\)"),
         (
@@ -848,5 +848,5 @@ def test_fourier_features_name_what_is_wrong(arguments, message):
     rff = RandomFourierFeatures(**arguments)
     with pytest.raises((ValueError, TypeError), match=message):
         rff.fit(X)
-    with pytest.raises(ValueError, match="X contains nan in row 17, column 2"):
+    with pytest.raises(ValueError, match="X contains NaN in row 17, column 2"):
         RandomFourierFeatures().fit(with_value(np.nan))

@@ -16,7 +16,7 @@ def with_value(value, row=17, column=2):
 
 
 SKETCH_GRAM_ERRORS = [
-    (dict(X=with_value(np.nan)), "X contains nan in row 17, column 2"),
+    (dict(X=with_value(np.nan)), "X contains NaN in row 17, column 2"),
     (dict(X=with_value(np.inf)), "X contains inf in row 17, column 2"),
     (dict(X=with_value(-np.inf)), "X contains -inf in row 17, column 2"),
     (dict(X=np.full((5, 2), 1.7e308)), "X has values too large to be summed"),
@@ -123,12 +123,12 @@ def test_out_that_overlaps_itself_is_refused():
     "arguments, message",
     [
         (dict(Y=X[:, :2]), "same number of features, got 3 and 2"),
-        (dict(Y=with_value(np.nan)), "Y contains nan in row 17, column 2"),
+        (dict(Y=with_value(np.nan)), "Y contains NaN in row 17, column 2"),
         (dict(X=with_value(np.inf)), "X contains inf in row 17, column 2"),
         (dict(B=B[:10]), r"B must have shape \(60,\) or \(60, c\), got \(10,\)"),
         (dict(B=np.ones((60, 2, 2))), r"B must have shape .* got \(60, 2, 2\)"),
         (dict(B=np.ones((60, 0))), r"B must have shape .* got \(60, 0\)"),
-        (dict(B=np.r_[np.nan, B[1:]]), "B contains nan in row 0, column 0"),
+        (dict(B=np.r_[np.nan, B[1:]]), "B contains NaN in row 0, column 0"),
         (dict(B=B.astype(complex)), "B must hold real numbers"),
         (dict(out=np.empty((60, 1))), r"out must have shape \(60,\)"),
         (dict(kernel="precomputed"), "Y must be None for a precomputed kernel"),

@@ -335,7 +335,7 @@ def loss_of_vectors(loss, u, y):
         (lambda: psk.EpsilonInsensitive(-1), "epsilon must be finite and not negative"),
         (lambda: psk.Pinball(1.0), "tau must be above 0 and below 1, got 1.0"),
         (lambda: psk.Hinge().check_targets([0, 1]), "y must be \\+1 or -1 for Hinge"),
-        (lambda: psk.Squared().check_targets([np.nan]), "y contains nan at index 0"),
+        (lambda: psk.Squared().check_targets([np.nan]), "y contains NaN at index 0"),
         (lambda: psk.Squared().check_targets([[[1, 2]]]), "y must have one target"),
         (lambda: psk.Squared().constant_minimiser([[1, 2]]), "y must be 1-d"),
         (lambda: psk.Pinball([]), r"tau must be a level or a sequence of levels, got"),

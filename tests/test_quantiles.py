@@ -183,7 +183,7 @@ def test_relative_mse():
     "call, match",
     [
         (lambda: psk.pinball_loss([1.0], [[1, 2]], [0.5]), r"must have shape \(1, 1\)"),
-        (lambda: psk.pinball_loss([np.nan], [[1]], [0.5]), "y contains nan at index 0"),
+        (lambda: psk.pinball_loss([np.nan], [[1]], [0.5]), "y contains NaN at index 0"),
         (lambda: psk.crossing_loss([1.0, 2.0]), r"predicted must be 2-d.*\(2,\)"),
         (lambda: psk.coverage([1.0], [0.0, 1.0], [2.0]), "lower must have the shape"),
         (lambda: psk.coverage([1.0], [0.0], [[2.0, 3.0]]), "upper must be 1-d"),

@@ -162,7 +162,7 @@ def test_blocks_that_do_not_fit(rng):
     nested = FeatureBlocks([in_blocks(Z[:400]), Features(Z[400:], 1)])
     assert (len(nested.blocks), nested.n) == (5, N)
     Z[301, 2] = np.nan  # the first row of the last block
-    with pytest.raises(ValueError, match="Z contains nan in row 0, column 2"):
+    with pytest.raises(ValueError, match="Z contains NaN in row 0, column 2"):
         psk.solve(in_blocks(Z), y, alpha=1.0)
     with pytest.raises(ValueError, match="for each of 500 rows"):
         psk.solve(in_blocks(np.ones((N, 2))), y[:-1], alpha=1.0)

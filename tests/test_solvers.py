@@ -506,7 +506,7 @@ def test_bad_data(rng):
         with pytest.raises(ValueError, match=f"Z contains {bad} in row 7, column 3"):
             psk.solve(Z, y, alpha=1)
     Z[7, 3], y[9] = 0, np.nan
-    with pytest.raises(ValueError, match="y contains nan at index 9"):
+    with pytest.raises(ValueError, match="y contains NaN at index 9"):
         psk.solve(Z, y, alpha=1)
     with pytest.raises(ValueError, match="alphas must have at least one value"):
         psk.path(Z, np.ones(300), alphas=[])

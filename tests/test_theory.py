@@ -175,7 +175,7 @@ class TestGramSpectrum:
             (-np.eye(5), "positive semidefinite"),
             (np.ones((5, 3)), "square"),
             (np.triu(np.ones((5, 5))), "symmetric"),
-            (np.full((5, 5), np.nan), "contains nan"),
+            (np.full((5, 5), np.nan), "contains NaN"),
         ],
     )
     def test_bad_gram_matrices(self, K, message):

@@ -44,7 +44,6 @@ from pskernels.feature_map import (
     share_distances,
 )
 from pskernels.features import as_features
-from pskernels.gram import DEFAULT_MEMORY_LIMIT
 from pskernels.kernels import (
     GAMMA_RULES,
     CallableKernel,
@@ -111,7 +110,8 @@ class SketchedEstimator(BaseEstimator):
         """X (and y) as arrays; float32 stays, all other numbers become float64."""
         options = dict(dtype=[np.float64, np.float32], **options)
         if not self._is_precomputed():
-            options["accept_sparse"] = "csr"
+            # of new points, the feature map finds what is not finite
+            options |= dict(accept_sparse="csr", ensure_all_finite=reset)
             if sp.issparse(X):
                 X = check_sparse(X, "X")
         try:
@@ -181,7 +181,7 @@ class SketchedEstimator(BaseEstimator):
             )
         kernel = get_kernel(self.kernel, gamma)
         if weight is not None and getattr(kernel, "gamma", None) == "scale":
-            limit = check_memory_limit(self.memory_limit, DEFAULT_MEMORY_LIMIT)
+            limit = check_memory_limit(self.memory_limit)
             kernel = kernel.with_gamma(X, total_variance(X, weight, limit), limit)
 
         def make_map(sketch):
@@ -293,7 +293,7 @@ class SketchedEstimator(BaseEstimator):
 
     def _most_rows(self, n):
         """How far n_components="auto" may grow, by the memory for features."""
-        limit = check_memory_limit(self.memory_limit, DEFAULT_MEMORY_LIMIT)
+        limit = check_memory_limit(self.memory_limit)
         return min(n, MAX_ROWS, max(FIRST_ROWS, limit // (GROWTH_ARRAYS * 8 * n)))
 
     def save(self, path):

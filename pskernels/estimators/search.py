@@ -23,7 +23,6 @@ from pskernels.estimators.quantile import SketchedQuantileRegressor
 from pskernels.estimators.regressor import SketchedKernelRegressor
 from pskernels.feature_map import DEFAULT_ROWS
 from pskernels.features import EXACT_ENOUGH, FactoredFeatures
-from pskernels.gram import DEFAULT_MEMORY_LIMIT
 from pskernels.kernels import GammaKernel, get_kernel
 from pskernels.solvers.loo import leave_one_out
 
@@ -181,7 +180,7 @@ def default_gammas(kernel, X, weight, memory_limit):
     if not isinstance(named, GammaKernel) or named is kernel:
         return None
     weight = np.ones(X.shape[0]) if weight is None else weight
-    limit = check_memory_limit(memory_limit, DEFAULT_MEMORY_LIMIT)
+    limit = check_memory_limit(memory_limit)
     scale = named.with_gamma(X, total_variance(X, weight, limit), limit).gamma
     return [float(gamma) for gamma in scale * GAMMA_MULTIPLES]
 
@@ -270,7 +269,7 @@ class Fold:
     def _portions(self, machine, gammas):
         """Gammas whose features fit into memory side by side."""
         width = getattr(machine.sketch, "s", machine.n_components)
-        limit = check_memory_limit(machine.memory_limit, DEFAULT_MEMORY_LIMIT)
+        limit = check_memory_limit(machine.memory_limit)
         size = max(1, int(limit // (8 * width * self._X.shape[0])))
         return [gammas[i : i + size] for i in range(0, len(gammas), size)]
 

@@ -13,13 +13,19 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from pskernels._preparation import prepare
 from pskernels._random import philox_key
 from pskernels._threads import resolve_n_threads
 from pskernels._timing import fastest
-from pskernels._validation import check_int, check_points, check_positive, common_dtype
+from pskernels._validation import (
+    DEFAULT_MEMORY_LIMIT,
+    check_int,
+    check_points,
+    check_positive,
+    common_dtype,
+)
 from pskernels.choice import MAX_ROWS, choose_sketch
 from pskernels.feature_map import BLOCK_POINTS, FeatureMap
-from pskernels.gram import DEFAULT_MEMORY_LIMIT, prepare
 from pskernels.kernels import get_kernel, is_precomputed
 from pskernels.losses import get_loss
 from pskernels.sketches import PSparsified

@@ -24,7 +24,7 @@ from pskernels._validation import (
 )
 from pskernels.choice import FIRST_ROWS, MAX_ROWS
 from pskernels.feature_map import BLOCK_POINTS, FeatureMap
-from pskernels.gram import kernel_diagonal, kernel_matmul
+from pskernels.gram import kernel_matmul
 from pskernels.kernels import Precomputed, get_kernel, is_precomputed
 from pskernels.sketches import PSparsified
 
@@ -266,7 +266,7 @@ def gram_spectrum(
         sketch = PSparsified(s).draw(n, seed, n_threads)
         feature_map = FeatureMap(sketch=sketch, **options).fit(X)
         if trace is None:
-            diagonal = kernel_diagonal(feature_map.kernel_, X, np.arange(n))
+            diagonal = feature_map.kernel_.diagonal(X, np.arange(n))
             trace = float(diagonal.mean())
         spectrum = _sketched_spectrum(feature_map, X, trace)
         low, high = critical_radius(spectrum).delta2_bounds

@@ -1,0 +1,31 @@
+"""What products need to know of points: that they are finite, a gamma, a center.
+
+Every array of points passes here once before compiled code sees it, whoever gave it.
+"""
+
+import numpy as np
+
+from pskernels._engine import column_moments
+from pskernels._points import find_center
+from pskernels._validation import raise_not_finite
+from pskernels.kernels import GammaKernel, Precomputed
+
+
+def prepare(kernel, X, name, n_threads, memory_limit):
+    """Check the values of X; return the kernel with its gamma, and the center."""
+    if isinstance(kernel, Precomputed):  # only what is needed of it is read
+        return kernel, None
+    needs_variance = getattr(kernel, "gamma", None) == "scale"
+    mean, variance = column_moments(X, needs_variance, n_threads, memory_limit)
+    if not np.isfinite(mean).all():
+        raise_not_finite(X, name)
+    if kernel.non_negative and X.min() < 0:
+        raise ValueError(
+            f"the kernel {kernel} needs values that are not negative, but {name} has "
+            f"a minimum of {X.min():g}"
+        )
+    if isinstance(kernel, GammaKernel):
+        kernel = kernel.with_gamma(X, variance, memory_limit)
+    if not kernel.centred:
+        return kernel, np.zeros_like(mean)
+    return kernel, find_center(X, memory_limit)
