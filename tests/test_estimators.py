@@ -22,6 +22,7 @@ from sklearn.svm import SVC, SVR
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import pskernels as psk
+from pskernels import _preparation
 from pskernels._points import total_variance
 from pskernels._robust import robust_size, weighted_median
 from pskernels.estimators import (
@@ -814,3 +815,21 @@ def test_a_variance_that_underflows_is_said(rng):
     assert caught[0].filename == __file__
     # points that are all the same have no scale: nothing to say
     psk.sketch_gram(np.ones((50, 2)), 5, 0.5, random_state=0)
+
+
+def test_new_points_are_looked_at_once(rng, monkeypatch):
+    X, y = make_data(rng, n=50)
+    model = SketchedKernelRegressor(n_components=5, random_state=0).fit(X, y)
+    passes = []
+    column_moments = _preparation.column_moments
+    monkeypatch.setattr(
+        _preparation,
+        "column_moments",
+        lambda *given: passes.append(1) or column_moments(*given),
+    )
+    looked = []
+    monkeypatch.setattr(
+        "sklearn.utils.validation._assert_all_finite", lambda *a, **k: looked.append(1)
+    )
+    model.predict(X)
+    assert (len(passes), len(looked)) == (1, 0)

@@ -11,7 +11,7 @@ from conftest import TOLERANCE
 from test_memory import MB, peak_below
 
 import pskernels as psk
-from pskernels import _engine, fourier
+from pskernels import _preparation, fourier
 from pskernels import feature_map as module
 from pskernels.feature_map import FeatureMap
 from pskernels.fourier import RandomFourierFeatures
@@ -417,13 +417,13 @@ def test_out_in_any_memory_order(sketch, dtype, rng):
 
 def test_x_is_checked_once_by_fit_transform(rng, monkeypatch):
     passes = []
-    column_moments = _engine.column_moments
+    column_moments = _preparation.column_moments
 
     def counted(*arguments):
         passes.append(1)
         return column_moments(*arguments)
 
-    monkeypatch.setattr(_engine, "column_moments", counted)
+    monkeypatch.setattr(_preparation, "column_moments", counted)
     FeatureMap(gamma=GAMMA, random_state=0).fit_transform(make_points(rng, 100, 3))
     assert len(passes) == 1
 

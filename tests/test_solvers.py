@@ -501,9 +501,9 @@ def test_bad_data(rng):
     Z, y = problem(psk.Squared(), rng)
     with pytest.raises(ValueError, match="for each of 299 rows of Z, got shape"):
         psk.solve(Z[1:], y, alpha=1)
-    for bad in (np.nan, np.inf):
+    for bad, name in ((np.nan, "NaN"), (np.inf, "inf")):
         Z[7, 3] = bad
-        with pytest.raises(ValueError, match=f"Z contains {bad} in row 7, column 3"):
+        with pytest.raises(ValueError, match=f"Z contains {name} in row 7, column 3"):
             psk.solve(Z, y, alpha=1)
     Z[7, 3], y[9] = 0, np.nan
     with pytest.raises(ValueError, match="y contains NaN at index 9"):

@@ -150,7 +150,7 @@ def test_what_is_wrong_is_named():
     X.data[3] = np.nan
     row = np.searchsorted(X.indptr, 3, side="right") - 1
     column = X.indices[3]
-    with pytest.raises(ValueError, match=f"nan in row {row}, column {column}"):
+    with pytest.raises(ValueError, match=f"NaN in row {row}, column {column}"):
         psk.FeatureMap().fit(X)
     with pytest.raises(ValueError, match="minimum of -1"):
         psk.sketch_gram(sp.csr_array(-np.eye(60, FEW)), 5, 0.5, kernel="sobolev")
