@@ -37,6 +37,7 @@ GRAM_GRAIN = 2**20
 
 # Multiplications beyond which threads pay in any case: some milliseconds of them.
 LONG_CALL = 2**25
+LONG_GRAM = 2**29
 
 # Multiplications of one native call, well under half a second, and rows at least:
 # Ctrl-C is heard between calls.
@@ -346,21 +347,20 @@ class Features(PlainFeatures):
         size = self.r + bordered
         sums = np.zeros((max(1, n_groups), size, size))
         step = max(_linear.GRAM_TILE, CALL_WORK // self.r**2)
-        # equal weights of all rows: nothing has to be copied
-        equal = self.dtype == np.float64 and weight[0] == weight.min() == weight.max()
 
         def add(n_threads, some):
             buffers = np.empty((n_threads, _linear.GRAM_BUFFER))
-            Z, listed = (self.Z[some], None) if equal else (self.Z, rows[some])
-            _linear.add_weighted_gram(Z, weight, listed, sums, buffers, n_threads)
+            _linear.add_weighted_gram(self.Z, weight, some, sums, buffers, n_threads)
 
         for start in range(0, len(rows), step):
-            some = slice(start, start + step)
-            n_rows = min(step, len(rows) - start)
-            if n_rows * self.r**2 < 2 * GRAM_GRAIN:
+            some = rows[start : start + step]
+            work = len(some) * self.r**2
+            if work < 2 * GRAM_GRAIN:
                 add(1, some)
+            elif work > LONG_GRAM:
+                add(self.n_threads, some)
             else:
-                self._grams.run(lambda k, some=some: add(k, some), n_rows)
+                self._grams.run(lambda k, some=some: add(k, some), len(some))
         return sums.sum(axis=0) if len(sums) > 1 else sums[0]
 
 

@@ -395,37 +395,10 @@ cdef void gram_tile(
               &one, corner, &ld)
 
 
-cdef void equal_gram_tile(
-    const double *Z,              # IN  (n, r)
-    int r,
-    double weight,
-    int n,
-    intp_t row_tile,
-    intp_t col_tile,
-    double *out,                  # INOUT (r, stride), row-major, upper triangle
-    int stride,
-) noexcept nogil:
-    """One tile of out += weight·ZᵀZ: what need not be weighted, BLAS reads as it is."""
-    cdef:
-        double one = 1
-        intp_t row_start = row_tile * TILE
-        intp_t col_start = col_tile * TILE
-        int height = <int>min(<intp_t>TILE, r - row_start)
-        int width = <int>min(<intp_t>TILE, r - col_start)
-        double *left = <double *>Z + row_start
-        double *right = <double *>Z + col_start
-        double *corner = out + row_start * stride + col_start
-    if row_tile == col_tile:
-        dsyrk("L", "N", &height, &n, &weight, left, &r, &one, corner, &stride)
-    else:
-        dgemm("N", "T", &width, &height, &n, &weight, right, &r, left, &r, &one,
-              corner, &stride)
-
-
 def add_weighted_gram(
     const real_t[:, ::1] Z,       # IN  (n, r)
     const double[::1] weight,     # IN  (n,), not negative
-    const intp_t[::1] rows,       # IN  (n_rows,), or None: all, of equal weights
+    const intp_t[::1] rows,       # IN  (n_rows,), rows to be summed
     double[:, :, ::1] out,        # INOUT (n_groups, ≥ r, ≥ r), upper triangles
     double[:, ::1] buffers,       # WORK (n_threads, GRAM_BUFFER)
     int n_threads,
@@ -436,16 +409,13 @@ def add_weighted_gram(
     """
     cdef:
         intp_t r = Z.shape[1]
-        bint all_rows = rows is None
-        intp_t n_rows = Z.shape[0] if all_rows else rows.shape[0]
+        intp_t n_rows = rows.shape[0]
         intp_t n_groups = out.shape[0]
         intp_t n_tiles = (r + TILE - 1) // TILE
         intp_t n_pairs = n_tiles * (n_tiles + 1) // 2
         intp_t task, group, pair, row_tile, col_tile, start, end
     if n_rows == 0:
         return
-    if all_rows and real_t is not double:
-        raise TypeError("features of float have to be listed")
     for task in prange(n_groups * n_pairs, nogil=True, num_threads=n_threads,
                        use_threads_if=n_threads > 1, schedule="dynamic"):
         group = task // n_pairs
@@ -456,12 +426,6 @@ def add_weighted_gram(
         row_tile = pair - col_tile * (col_tile + 1) // 2
         start = n_rows * group // n_groups
         end = n_rows * (group + 1) // n_groups
-        if all_rows:
-            if real_t is double:
-                equal_gram_tile(&Z[start, 0], <int>r, weight[0], <int>(end - start),
-                                row_tile, col_tile, &out[group, 0, 0],
-                                <int>out.shape[2])
-            continue
         gram_tile(&Z[0, 0], r, &weight[0], &rows[start], end - start, row_tile,
                   col_tile, &buffers[threadid(), 0], &out[group, 0, 0],
                   out.shape[2])
