@@ -21,7 +21,7 @@ ERROR_ROWS = 1000
 
 
 def make_points(n, d):
-    """Uniform points, and √n of them in a cluster apart, as in the paper's study.
+    """Draw uniform points, and √n of them in a cluster apart, as in the paper's study.
 
     Sub-sampling takes about s/√n points of that cluster, and may miss it.
     """
@@ -33,7 +33,7 @@ def make_points(n, d):
 
 
 def rbf_kernel(X, Y, gamma):
-    """The Gram matrix by NumPy, as fast as NumPy does it."""
+    """Compute the Gram matrix by NumPy, as fast as NumPy does it."""
     K = -2 * X @ Y.T
     K += (X**2).sum(axis=1)[:, None]
     K += (Y**2).sum(axis=1)
@@ -48,14 +48,14 @@ def sketch_with_k_formed(X, S, gamma):
 
 
 def whitened(SKSt, SK):
-    """Z with ZᵀZ = K Sᵀ (S K Sᵀ)† S K."""
+    """Compute Z with ZᵀZ = K Sᵀ (S K Sᵀ)† S K."""
     values, vectors = scipy.linalg.eigh(SKSt)
     kept = values > len(values) * np.finfo(float).eps * values[-1]
     return (vectors[:, kept] / np.sqrt(values[kept])).T @ SK
 
 
 def relative_errors(X, gamma, Zs):
-    """‖K - ZᵀZ‖ / ‖K‖ in the Frobenius norm for each Z, by blocks of K."""
+    """Compute ‖K - ZᵀZ‖ / ‖K‖ in the Frobenius norm for each Z, by blocks of K."""
     square, squares = 0.0, np.zeros(len(Zs))
     for start in range(0, len(X), ERROR_ROWS):
         rows = slice(start, start + ERROR_ROWS)

@@ -25,7 +25,7 @@ LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
 def toy_data(n, rng):
-    """Ten features, and √n points in a far cluster whose targets are huge."""
+    """Draw ten features, and √n points in a far cluster whose targets are huge."""
     X = rng.uniform(size=(n, 10))
     rare = rng.choice(n, size=int(np.sqrt(n)), replace=False)
     X[rare] = rng.normal(1.5, 0.25, size=(len(rare), 10))

@@ -48,7 +48,7 @@ DIRECT_ABOVE = {"float32": 32.0, "float64": 1024.0}
 
 
 def simd_level():
-    """The SIMD level in use: "baseline", "avx2" or "avx512"."""
+    """Name the SIMD level in use: "baseline", "avx2" or "avx512"."""
     return _gram.block_shape(True)[2]
 
 
@@ -57,7 +57,7 @@ def _ceil_to(number, unit):
 
 
 def column_moments(X, with_variance, n_threads, memory_limit):
-    """Column means of X (not finite if X is not), and the sum of variances or None.
+    """Find column means (not finite if X is not), and the sum of variances or None.
 
     One pass over X, whose chunks are merged by the formula of Chan, Golub and
     LeVeque.  The result does not depend on n_threads.
@@ -154,7 +154,7 @@ class _Tiling:
     n_threads: int
 
     def workspace_size(self, problem):
-        """Bytes for one thread."""
+        """Count the bytes for one thread."""
         size = _gram.workspace_size(
             problem.is_double,
             problem.s,
@@ -175,7 +175,7 @@ class _Tiling:
         )
 
     def smaller(self, nr):
-        """A tiling that takes less memory, down to one tile of nr points."""
+        """Make a tiling that takes less memory, down to one tile of nr points."""
         if self.copied_tiles > 1:
             return replace(self, copied_tiles=self.copied_tiles // 2)
         if self.col_tile > nr:
@@ -221,7 +221,7 @@ def _choose_tiling(problem, n_threads, memory_limit):
 
 
 def _aligned_buffers(n_threads, size):
-    """(n_threads, size) bytes; rows begin on a cache line, size is a multiple."""
+    """Make (n_threads, size) bytes; rows begin on a cache line, size is a multiple."""
     buffer = np.empty(n_threads * size + 64, np.int8)
     shift = -buffer.ctypes.data % 64
     return buffer[shift : shift + n_threads * size].reshape(n_threads, size)
@@ -250,7 +250,7 @@ class _Packing:
         )
 
     def pack(self, points, start, end, width, n_threads):
-        """Points [start, end) in panels of so many, and their squared norms."""
+        """Pack points [start, end) in panels of so many, with their squared norms."""
         Z = points.get(start, end, self.dtype)
         size = _ceil_to(len(Z), width)
         packed = np.empty(size * Z.shape[1], self.dtype)
@@ -353,7 +353,7 @@ class NativeTiles:
         )
 
     def _native_weights(self, weights):
-        """The weights as `gram_block` takes them."""
+        """Convert the weights to what `gram_block` takes."""
         names = ("tile_ptr", "landmark", "row", "weight", "W")
         if not sp.issparse(weights):
             return dict.fromkeys(names) | {"W": weights.astype(self.dtype, copy=False)}
@@ -398,7 +398,7 @@ class NativeTiles:
 
 
 def selected_landmarks(weights):
-    """(landmarks, weights) of the rows of W if each has one entry, else None."""
+    """Find (landmarks, weights) of the rows of W if each has one entry, else None."""
     if not sp.issparse(weights) or weights.nnz != weights.shape[0]:
         return None
     rows = weights.indices
@@ -494,7 +494,7 @@ class SelectedTiles:
                 out[..., first - start : last - start] = part
 
     def _write(self, out, weights, start, end, by_points):
-        """Values of points [start, end) for the landmarks, or the other way round."""
+        """Write values of points [start, end) for landmarks, or the other way round."""
         packing = self._packing
         ones = np.ones(end - start, self.dtype)
         widths = (packing.mr, packing.nr) if by_points else (packing.nr, packing.mr)

@@ -6,7 +6,7 @@ SPLITTER = 2.0**27 + 1  # cuts a float64 into two halves of 26 bits
 
 
 def two_product(a, b):
-    """(p, e) with p + e = a·b, exactly (Dekker, 1971)."""
+    """Split a·b into (p, e) with p + e = a·b, exactly (Dekker, 1971)."""
     p = a * b
     a_high, b_high = (x * SPLITTER - (x * SPLITTER - x) for x in (a, b))
     a_low, b_low = a - a_high, b - b_high
@@ -15,14 +15,14 @@ def two_product(a, b):
 
 
 def two_sum(a, b):
-    """(s, e) with s + e = a + b, exactly (Knuth)."""
+    """Split a + b into (s, e) with s + e = a + b, exactly (Knuth)."""
     s = a + b
     change = s - a
     return s, (a - (s - change)) + (b - change)
 
 
 def exact_product(W, v):
-    """W @ v as if in twice the digits: (numbers, what they have no room for)."""
+    """Find W @ v as if in twice the digits: (numbers, what they have no room for)."""
     terms, lost = two_product(W, v)
     low = lost.sum(axis=1)
     while terms.shape[1] > 1:  # halves, until a single column is left

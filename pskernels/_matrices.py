@@ -30,7 +30,7 @@ def clear_below_diagonal(A):
 
 
 def absolute_product(v, A):
-    """v @ |A|"""
+    """Compute v @ |A|."""
     return np.concatenate([v @ np.abs(A[:, columns]) for columns in _blocks(len(A))])
 
 

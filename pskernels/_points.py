@@ -25,31 +25,31 @@ class Rows:
         self.sparse = sp.issparse(X)
 
     def reordered(self, order):
-        """Some of these rows, in another order."""
+        """Take some of these rows, in another order."""
         other = Rows(self.X)
         other._indices = order if self._indices is None else self._indices[order]
         other.n = len(order)
         return other
 
     def is_contiguous(self, dtype):
-        """Whether `get` makes no copy."""
+        """Tell whether `get` makes no copy."""
         X = self.X
         if self.sparse or self._indices is not None:
             return False
         return X.flags.c_contiguous and X.dtype == dtype
 
     def numbers(self, start, end):
-        """Where the rows are in X: a slice or an array of indices."""
+        """Tell where the rows are in X: a slice or an array of indices."""
         if self._indices is None:
             return slice(start, end)
         return self._indices[start:end]
 
     def get(self, start, end, dtype):
-        """A block of rows; sparse ones become dense in `take`, and only there."""
+        """Take a block of rows; sparse ones become dense in `take`, and only there."""
         return self.take(self.numbers(start, end), dtype)
 
     def take(self, numbers, dtype):
-        """The rows of X at these numbers, dense and contiguous."""
+        """Take the rows of X at these numbers, dense and contiguous."""
         rows = self.X[numbers]
         if self.sparse:
             rows = rows.toarray()
@@ -57,7 +57,7 @@ class Rows:
 
 
 def total_variance(X, weight, memory_limit):
-    """The sum of the columns' variances, of points that count `weight` times each."""
+    """Add up the columns' variances, of points that count `weight` times each."""
     n, d = X.shape
     total = weight.sum()
     width = d if not sp.issparse(X) else 4 * (1 + X.nnz // n)
@@ -79,7 +79,7 @@ def total_variance(X, weight, memory_limit):
 
 
 def _add_dense(X, weight, rows, mean):
-    """Weighted sums of columns, or, given a mean, of all squares around it."""
+    """Compute weighted sums of columns, or, given a mean, of all squares around it."""
     block = X[rows].astype(np.float64)
     if mean is None:
         return weight[rows] @ block
@@ -88,7 +88,7 @@ def _add_dense(X, weight, rows, mean):
 
 
 def _add_sparse(X, weight, rows, mean, ones=False):
-    """`_add_dense` of the entries that are stored; `ones` counts them."""
+    """Do `_add_dense` for the entries that are stored; `ones` counts them."""
     entries = slice(X.indptr[rows.start], X.indptr[rows.stop])
     weights = np.repeat(weight[rows], np.diff(X.indptr[rows.start : rows.stop + 1]))
     indices = X.indices[entries]
@@ -100,7 +100,7 @@ def _add_sparse(X, weight, rows, mean, ones=False):
 
 
 def find_center(X, memory_limit):
-    """A point amid X, subtracted before distances are taken by scalar products.
+    """Find a point amid X, to subtract before distances are taken by scalar products.
 
     Medians of a few points: unlike the mean, one far outlier cannot move them
     away from all others, which would cost these their digits in float32.
@@ -114,7 +114,7 @@ def find_center(X, memory_limit):
 
 
 def median_distance(X, metric, memory_limit):
-    """The median "sqeuclidean" or "cityblock" distance of two points, of at most 1,000.
+    """Find the median "sqeuclidean" or "cityblock" distance among at most 1,000 points.
 
     Both are sums over features, and are added up over blocks of them.  Fewer points
     are taken if memory_limit has no room for all their distances, twice.
@@ -136,7 +136,7 @@ def median_distance(X, metric, memory_limit):
 
 
 def _sparse_squared_distances(X):
-    """‖x - x'‖² of all pairs of a few points, from scalar products of sparse rows."""
+    """Compute ‖x - x'‖² of all pairs of a few points, by products of sparse rows."""
     X = X.astype(np.float64)
     squares = (X @ X.T).toarray()
     norms = squares.diagonal().copy()
@@ -147,7 +147,7 @@ def _sparse_squared_distances(X):
 
 
 def dense_columns(X, rows, n_bytes):
-    """Some rows of X, a block of columns at a time: (columns, float64 block).
+    """Yield some rows of X, a block of columns at a time: (columns, float64 block).
 
     Columns of a sparse X that are null in these rows are left out.
     """
@@ -166,7 +166,7 @@ def dense_columns(X, rows, n_bytes):
 
 
 def squared_norms(X):
-    """‖x‖² of each point, dense or sparse, in float64."""
+    """Compute ‖x‖² of each point, dense or sparse, in float64."""
     if not sp.issparse(X):
         return np.einsum("ij,ij->i", X, X, dtype=np.float64)
     return X.multiply(X).sum(axis=1, dtype=np.float64)

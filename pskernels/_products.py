@@ -71,19 +71,19 @@ class PlainFeatures:
         return self
 
     def to_inner(self, gradient):
-        """The gradient of coefficients of `inner`, from that of Θ (k, r)."""
+        """Turn the gradient of Θ (k, r) into that of coefficients of `inner`."""
         return gradient
 
     def from_inner(self, step):
-        """The step of Θ (k, r), from that of coefficients of `inner`."""
+        """Turn the step of coefficients of `inner` into that of Θ (k, r)."""
         return step
 
     def formed(self):
-        """Z itself, which it is."""
+        """Return the features themselves: Z is formed."""
         return self
 
     def rounding_of_gram(self, alpha):
-        """What `gram` loses that would show in a Hessian: nothing."""
+        """Bound what `gram` loses that would show in a Hessian: nothing."""
         return 0.0
 
     @property
@@ -115,12 +115,12 @@ class PlainFeatures:
         return 0.0 if self.origin is None else self.origin @ coef
 
     def _moved_origin(self, origin):
-        """The origin of features that are moved by one more, in float64."""
+        """Compute the origin of features that are moved by one more, in float64."""
         moved = origin.astype(np.float64)
         return moved if self.origin is None else moved + self.origin
 
     def t_dot(self, X):
-        """X @ Z, for one row or several of X; rows of Z whose X is 0 are not read."""
+        """Find X @ Z, for one row or more of X; rows of Z whose X is 0 are not read."""
         if len(X) == 1:
             return self.bordered_t_dot(X[0])[None, :-1]
         return self._t_dot_outputs(X)
@@ -164,7 +164,7 @@ class Features(PlainFeatures):
         self._grams = ThreadChoice(n_threads)
 
     def with_threads(self, n_threads):
-        """The same for another number of threads, such as that of a forked child."""
+        """Make the same for another number of threads, such as a forked child's."""
         if n_threads == self.n_threads:
             return self
         other = copy(self)
@@ -176,12 +176,12 @@ class Features(PlainFeatures):
         return self.Z.dtype
 
     def around(self, origin):
-        """The same around an origin (r,), of the type of Z."""
+        """Return the same around an origin (r,), of the type of Z."""
         moved = self._moved_origin(origin)
         return Features(self.Z - origin, self.n_threads, moved, self.row_rounding)
 
     def times_triangle(self, W, first=0, overwrite=False):
-        """The same with Z @ W in the columns from `first` on, W an upper triangle."""
+        """Make the same with Z @ W in columns from `first` on, W an upper triangle."""
         Z = self.Z if overwrite else self.Z.copy()
         form_columns(Z, W.astype(self.dtype, order="C"), first, self.n_threads)
         return Features(Z, self.n_threads)
@@ -202,7 +202,7 @@ class Features(PlainFeatures):
             raise_not_finite(self.Z, "Z")
 
     def sum_error(self, several=True):
-        """A bound on the error of a sum over all rows, relative to that of the sizes.
+        """Bound the error of a sum over all rows, relative to that of the sizes.
 
         The rows of a group are added up one after the other, and then the groups, which
         may be fewer for `several` sums at once.
@@ -213,7 +213,7 @@ class Features(PlainFeatures):
         return EPS / 2 * (-(-self.n // n_groups) + self._n_groups + 16)
 
     def dot(self, V, out=None):
-        """V @ Z.T, for one row or several of V."""
+        """Compute V @ Z.T, for one row or several of V."""
         out = np.empty((len(V), self.n)) if out is None else out
         if not V.any():
             out[:] = 0
@@ -226,7 +226,7 @@ class Features(PlainFeatures):
         return out
 
     def exact_residuals(self, v, intercept, y):
-        """Z @ v + intercept - y, as if in twice the digits and rounded once.
+        """Compute Z @ v + intercept - y, as if in twice the digits and rounded once.
 
         The intercept is a pair of numbers, to be added up.
         """
@@ -235,7 +235,7 @@ class Features(PlainFeatures):
         return out
 
     def exact_t_dot(self, x):
-        """x @ Z as if in twice the digits: numbers, and what they have no room for."""
+        """Compute x @ Z as if in twice the digits: numbers, and what is beyond them."""
         partial = np.zeros((self._n_groups, 2, self.r))
         step = max(CALL_ROWS, CALL_WORK // (8 * self.r))
         for start in range(0, self.n, step):
@@ -248,11 +248,11 @@ class Features(PlainFeatures):
         return two_sum(high, low)
 
     def bordered_t_dot(self, x):
-        """[Z 1].T @ x."""
+        """Compute [Z 1].T @ x."""
         return self._t_dot(x, None)
 
     def bordered_gram_dot(self, weight, v):
-        """[Z 1].T @ (weight * ([Z 1] @ v)), in one pass over rows of some weight."""
+        """Compute [Z 1].T @ (weight * ([Z 1] @ v)), in one pass over weighted rows."""
         return self._t_dot(weight, v)
 
     def _t_dot(self, x, v):
@@ -264,7 +264,7 @@ class Features(PlainFeatures):
         return partial.sum(axis=0)
 
     def _run(self, choice, call, n_rows):
-        """call(n_threads) of a pass over so many rows."""
+        """Run call(n_threads) of a pass over so many rows."""
         if n_rows * self.r < 2 * PASS_GRAIN:
             call(1)
         else:
@@ -299,7 +299,7 @@ class Features(PlainFeatures):
         return partial.sum(axis=0)
 
     def _in_calls(self, call, n_rows, row_work):
-        """call(n_threads, first, last) for all rows, so that Ctrl-C is heard."""
+        """Run call(n_threads, first, last) for all rows, so that Ctrl-C is heard."""
         step = max(CALL_ROWS, CALL_WORK // row_work)
         for first in range(0, n_rows, step):
             last = min(first + step, n_rows)
@@ -314,14 +314,14 @@ class Features(PlainFeatures):
                 )
 
     def rows(self, numbers, bordered=False):
-        """Some rows of Z in float64; `bordered`: of [Z 1]."""
+        """Take some rows of Z in float64; `bordered`: of [Z 1]."""
         Z = self.Z[numbers]
         rows = np.ones((len(Z), self.r + bordered))
         rows[:, : self.r] = Z
         return rows
 
     def gram(self, weight, bordered=False):
-        """Z.T @ (weight[:, None] * Z), the upper triangle; the rest is 0.
+        """Compute Z.T @ (weight[:, None] * Z), the upper triangle; the rest is 0.
 
         Costs (rows of some weight)·r²/2 multiplications.  `bordered`: of [Z 1].
         """
@@ -333,13 +333,13 @@ class Features(PlainFeatures):
         return gram
 
     def _border(self, weight):
-        """[Z 1].T @ weight; equal weights need no pass, since columns are summed."""
+        """Compute [Z 1].T @ weight; equal weights need no pass: columns are summed."""
         if weight.min() < weight.max():
             return self.bordered_t_dot(weight)
         return weight[0] * np.append(self._column_sums[0], self.n)
 
     def _gram(self, weight, bordered):
-        """`gram` of weights that are not negative, with room for a border."""
+        """Compute `gram` of weights that are not negative, with room for a border."""
         rows = np.flatnonzero(weight)
         # a group has to be worth the matrix that it fills
         n_groups = len(rows) // max(MIN_GROUP_ROWS, 2 * self.r)
@@ -365,7 +365,7 @@ class Features(PlainFeatures):
 
 
 def far_origin(low, high, dtype):
-    """The middle of columns that are far from 0, 0 for others; None if none is."""
+    """Find the middle of columns that are far from 0, 0 for others; None if none is."""
     far = np.maximum(np.abs(low), np.abs(high)) > FAR * (high - low)
     if not far.any():
         return None
@@ -373,14 +373,14 @@ def far_origin(low, high, dtype):
 
 
 def symmetric(upper):
-    """The whole matrix, from its upper triangle and zeros."""
+    """Make the whole matrix from its upper triangle and zeros."""
     whole = upper + upper.T
     whole[np.diag_indices_from(whole)] /= 2
     return whole
 
 
 def eigh_of_gram(gram):
-    """Increasing eigenvalues, and eigenvectors, of what has an upper triangle only."""
+    """Find increasing eigenvalues, and eigenvectors, given an upper triangle only."""
     # row-major and upper is column-major and lower
     return scipy.linalg.eigh(gram.T, lower=True)
 
@@ -411,7 +411,7 @@ class RunningSum:
         self._n_updates = 0
 
     def __call__(self, weight):
-        """The sum for these weights, which must not be changed afterwards."""
+        """Compute the sum for these weights, which must not be changed afterwards."""
         change = self._small_change(weight)
         if change is None:
             self._sum = self._compute_anew(weight)
@@ -431,12 +431,12 @@ class RunningSum:
         return self._compute(weight)
 
     def n_to_add(self, weight):
-        """How many points a call with these weights would sum."""
+        """Count the points that a call with these weights would sum."""
         change = self._small_change(weight)
         return np.count_nonzero(weight if change is None else change)
 
     def change(self, weight):
-        """What these weights add to those of the last call, or None before it."""
+        """Find what these weights add to those of the last call, or None before it."""
         return None if self._weight is None else weight - self._weight
 
     def _small_change(self, weight):
@@ -467,7 +467,7 @@ def matmul(A, B, out, n_threads):
 
 
 def cholesky(H, n_threads):
-    """(U, info): H = UᵀU by upper triangles; info is 0, or where H is not positive."""
+    """Factorise H = UᵀU, upper triangles: (U, 0), or (U, where H is not positive)."""
     U = H.copy()
     with single_threaded_blas():
         info = _linear.cholesky(U, threads_for(len(H) ** 3, GRAM_GRAIN, n_threads))

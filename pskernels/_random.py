@@ -6,7 +6,7 @@ from pskernels._validation import check_int
 
 
 def philox_key(random_state):
-    """Two 64-bit words that seed a counter-based generator.
+    """Make two 64-bit words that seed a counter-based generator.
 
     Parameters
     ----------
@@ -29,5 +29,5 @@ def philox_key(random_state):
 
 
 def make_generator(key, stream=0):
-    """NumPy's generator on the same key; streams are 2^192 counters apart."""
+    """Make NumPy's generator on the same key; streams are 2^192 counters apart."""
     return np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, stream]))

@@ -7,7 +7,7 @@ NORMAL_MAD = 1.4826
 
 
 def weighted_median(values, weight=None):
-    """The middle of the medians of `values`, each of which counts `weight` times."""
+    """Find the middle of the medians of `values`, which count `weight` times each."""
     if weight is None:
         return float(np.median(values))
     order = np.argsort(values, kind="stable")
@@ -20,19 +20,19 @@ def weighted_median(values, weight=None):
 
 
 def centred(y, weight=None):
-    """y minus its median, for each output."""
+    """Subtract its median from y, for each output."""
     columns = y.reshape(len(y), -1).T
     medians = [weighted_median(column, weight) for column in columns]
     return y - np.reshape(medians, y.shape[1:])
 
 
 def scale_of(y, weight=None):
-    """A robust scale of targets, 1 if they are constant."""
+    """Estimate a robust scale of targets, 1 if they are constant."""
     return robust_size(centred(y, weight), weight) or 1.0
 
 
 def robust_size(errors, weight=None):
-    """A robust standard deviation of errors around 0, or of their norms.
+    """Estimate a robust standard deviation of errors around 0, or of their norms.
 
     Where more than half of them are 0, their mean size.
     """

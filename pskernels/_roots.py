@@ -6,7 +6,7 @@ MAX_EVALUATIONS = 80
 
 
 def find_root(derivatives, start, width, accept, low=-math.inf):
-    """A t near the root of a function that does not decrease.
+    """Find a t near the root of a function that does not decrease.
 
     Newton's method inside a bracket, which is bisected whenever a step did not
     halve the function.  Before there is a bracket, steps grow.

@@ -36,7 +36,7 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _cgroup_cpus():
-    """CPUs that the control group grants (version 2, then 1), or None."""
+    """Count the CPUs that the control group grants (version 2, then 1), or None."""
     try:
         with open("/sys/fs/cgroup/cpu.max") as file:
             quota, period = file.read().split()
@@ -55,7 +55,7 @@ def _cgroup_cpus():
 
 @cache
 def available_cpus():
-    """CPUs this process may use, by affinity and control group."""
+    """Count the CPUs this process may use, by affinity and control group."""
     if hasattr(os, "sched_getaffinity"):
         n_cpus = len(os.sched_getaffinity(0))
     else:
@@ -70,7 +70,7 @@ def _threads_from_environment(name):
 
 
 def resolve_n_threads(n_threads):
-    """The number of threads to run with; None means all that may be used.
+    """Find the number of threads to run with; None means all that may be used.
 
     These are the CPUs of this process, or fewer if PSKERNELS_NUM_THREADS says so, or
     else OMP_NUM_THREADS or OpenMP's own limit, which threadpoolctl sets.
@@ -94,7 +94,7 @@ def resolve_n_threads(n_threads):
 
 
 def threads_for(work, grain, n_threads):
-    """At most n_threads, and at least `grain` of the work for each.
+    """Choose at most n_threads, and at least `grain` of the work for each.
 
     Threads that meet at a barrier wait for the slowest.  Where others use the
     machine, that may be one that is not running at all, for milliseconds.
@@ -143,7 +143,7 @@ class ThreadChoice:
         self._until_trial = 1
 
     def run(self, call, work):
-        """call(n_threads), with an amount of work that its time is compared by."""
+        """Run call(n_threads), with an amount of work that its time is compared by."""
         if self._used == self._other:
             call(self._used)
             return

@@ -87,21 +87,21 @@ class PythonTiles:
 
 
 def _upper_triangle(K, row_start, col_start):
-    """K above the diagonal, half of it on the diagonal, 0 below."""
+    """Keep K above the diagonal, half of it on the diagonal, 0 below."""
     row = row_start + np.arange(K.shape[0])[:, None]
     col = col_start + np.arange(K.shape[1])
     return np.where(row < col, K, np.where(row == col, 0.5 * K, 0.0))
 
 
 def _read_only(block):
-    """A view that a function cannot write through: it may be the caller's X."""
+    """Make a view that a function cannot write through: it may be the caller's X."""
     view = block.view()
     view.flags.writeable = False
     return view
 
 
 def _function_tile(function, landmarks, points, dtype):
-    """K of blocks of landmarks and points, by a function of two arrays."""
+    """Make a function that gives tiles of K, by a function of two arrays."""
 
     def tile(row_start, row_end, col_start, col_end):
         Z = _read_only(landmarks.get(row_start, row_end, dtype))
@@ -119,7 +119,7 @@ def _function_tile(function, landmarks, points, dtype):
 
 
 def _precomputed_tile(landmarks, points):
-    """K of blocks of landmarks and points, read from the array that holds it."""
+    """Make a function that gives tiles of K, read from the array that holds it."""
 
     def tile(row_start, row_end, col_start, col_end):
         rows = landmarks.numbers(row_start, row_end)
@@ -132,7 +132,7 @@ def _precomputed_tile(landmarks, points):
 
 
 def _sparse_tile(kernel, landmarks, points):
-    """K of blocks of sparse points, from their scalar products."""
+    """Make a function that gives tiles of K of sparse points, by scalar products."""
 
     def tile(row_start, row_end, col_start, col_end):
         Z = landmarks.X[landmarks.numbers(row_start, row_end)].astype(np.float64)
@@ -145,7 +145,7 @@ def _sparse_tile(kernel, landmarks, points):
 
 
 def _by_sparse_products(kernel, landmarks, points):
-    """Whether scalar products of sparse rows are cheaper than blocks made dense."""
+    """Tell whether products of sparse rows are cheaper than blocks made dense."""
     if not (landmarks.sparse and points.sparse and kernel.by_products):
         return False
     X = points.X
@@ -186,7 +186,7 @@ def _check_product(kernel, center, landmarks, points, weights):
 def make_tiles(
     *, kernel, landmarks, points, center, dtype, n_threads, triangle=False, **options
 ):
-    """The tiles of a kernel; for a precomputed one, `landmarks` are rows of K.
+    """Make the tiles of a kernel; for a precomputed one, `landmarks` are rows of K.
 
     `triangle`: for `symmetric_product`, else for `fill_product`.
     """
@@ -230,7 +230,7 @@ def fill_product(out, tiles, scale, label, verbose):
 
 
 def symmetric_product(tiles, weights, memory_limit, verbose):
-    """W · K(landmarks, landmarks) · Wᵀ in float64, from half of K.
+    """Compute W · K(landmarks, landmarks) · Wᵀ in float64, from half of K.
 
     With U the upper triangle of K and half of its diagonal, K = U + Uᵀ, and the
     product is T·Wᵀ + (T·Wᵀ)ᵀ for T = W·U.  For several gammas, one for each.
@@ -249,7 +249,7 @@ def symmetric_product(tiles, weights, memory_limit, verbose):
 
 
 def selected_product(*, landmarks, weights, scale, verbose, **options):
-    """scale · W · K · Wᵀ where rows of W have one entry each, by the engine, or None.
+    """Compute scale · W · K · Wᵀ by the engine, if rows of W have one entry; else None.
 
     All of K, for half of it and its sums would take longer.
     """
@@ -271,7 +271,7 @@ def selected_product(*, landmarks, weights, scale, verbose, **options):
 
 
 def times_weights_t(get_columns, weights, memory_limit, n_rows):
-    """A · Wᵀ in float64; get_columns(start, end) are columns of A, of n_rows."""
+    """Find A · Wᵀ in float64; get_columns(start, end) are columns of A, of n_rows."""
     s, m = weights.shape
     # columns in their type and in float64; half of the limit is left to tiles
     step = max(1, min(SKST_COLUMNS * s // n_rows, memory_limit // (2 * 16 * n_rows)))
@@ -286,7 +286,7 @@ def times_weights_t(get_columns, weights, memory_limit, n_rows):
 
 
 def _fill_columns(out, tiles, col_start, col_end, row_end, scale, triangle, report):
-    """Columns [col_start, col_end) of the product, from landmarks [0, row_end).
+    """Fill columns [col_start, col_end) of the product, from landmarks [0, row_end).
 
     Points are taken in calls of about CALL_SECONDS.  Where they are cut changes
     no bit of the result: each column is computed on its own.
@@ -310,7 +310,7 @@ def _fill_columns(out, tiles, col_start, col_end, row_end, scale, triangle, repo
 
 
 def _n_evaluated(row_start, n_rows, col_start, col_end, triangle):
-    """Kernel values of a block, without those below the diagonal if triangle."""
+    """Count kernel values of a block, without those below the diagonal if triangle."""
     if not triangle:
         return n_rows * (col_end - col_start)
     columns = np.arange(col_start, col_end)

@@ -7,7 +7,7 @@ REPEATS = 5
 
 
 def fastest(function, *arguments, repeats=REPEATS, **options):
-    """The result of a call, and the least time of a few: noise only adds."""
+    """Time a call a few times: its result, and the least time, as noise only adds."""
     seconds = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -17,7 +17,7 @@ def fastest(function, *arguments, repeats=REPEATS, **options):
 
 
 def peak_bytes(function, *arguments):
-    """Peak of the memory that a call allocates, in a run that is not timed."""
+    """Measure the peak of memory that a call allocates, in a run that is not timed."""
     tracemalloc.start()
     try:
         function(*arguments)

@@ -17,7 +17,7 @@ FINITE_BLOCK = 2**16
 
 
 def check_int(value, name, *, minimum):
-    """An integer of at least `minimum`."""
+    """Check an integer of at least `minimum`."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} must be an integer, got {value!r}")
     if value < minimum:
@@ -31,7 +31,7 @@ def _check_real(value, name):
 
 
 def check_positive(value, name):
-    """A finite real number above 0."""
+    """Check a finite real number above 0."""
     _check_real(value, name)
     if not 0 < value < np.inf:
         raise ValueError(f"{name} must be positive and finite, got {value!r}")
@@ -39,7 +39,7 @@ def check_positive(value, name):
 
 
 def check_non_negative(value, name):
-    """A finite real number of at least 0."""
+    """Check a finite real number of at least 0."""
     _check_real(value, name)
     if not 0 <= value < np.inf:
         raise ValueError(f"{name} must be finite and not negative, got {value!r}")
@@ -47,7 +47,7 @@ def check_non_negative(value, name):
 
 
 def check_open_probability(value, name):
-    """A real number in (0, 1), both excluded."""
+    """Check a real number in (0, 1), both excluded."""
     _check_real(value, name)
     if not 0 < value < 1:
         raise ValueError(f"{name} must be above 0 and below 1, got {value!r}")
@@ -55,7 +55,7 @@ def check_open_probability(value, name):
 
 
 def check_probability(value, name):
-    """A real number in (0, 1]."""
+    """Check a real number in (0, 1]."""
     _check_real(value, name)
     if not 0 < value <= 1:
         hint = f"; for {value:g} non-zeros in a row, {value:g}/n" if value > 1 else ""
@@ -64,7 +64,7 @@ def check_probability(value, name):
 
 
 def check_option(value, name, options):
-    """One of a few strings."""
+    """Check that a value is one of a few strings."""
     if not isinstance(value, str) or value not in options:
         listed = ", ".join(repr(option) for option in options)
         raise ValueError(f"{name} must be one of {listed}, got {value!r}")
@@ -72,7 +72,7 @@ def check_option(value, name, options):
 
 
 def check_real_array(array, name):
-    """A NumPy array of real numbers; no copy is made of one."""
+    """Check real numbers, as a NumPy array; no copy is made of one."""
     if hasattr(array, "toarray"):
         raise TypeError(
             f"{name} is a sparse {type(array).__name__}; a dense array is needed: "
@@ -169,7 +169,7 @@ def _check_blocks(array, name):
 
 
 def canonical_csr(X, name):
-    """A sparse array as `csr_array`, each place with one entry at most; X stays."""
+    """Convert a sparse X to `csr_array`, each place with one entry at most; X stays."""
     X = sp.csr_array(check_sparse(X, name))
     if not X.has_canonical_format:
         X = X.copy()
@@ -178,7 +178,7 @@ def canonical_csr(X, name):
 
 
 def check_points(X, name, accept_sparse=False):
-    """A non-empty 2-d array of real numbers, one point in each row.
+    """Check a non-empty 2-d array of real numbers, one point in each row.
 
     A sparse one becomes a `csr_array`, if it is accepted.  That values are finite is
     checked later, in the pass that computes the means of the columns.
@@ -221,7 +221,7 @@ def _raise_at(value, name, place):
 
 
 def _not_finite_entries(X):
-    """(row, column, value) of each NaN or infinity."""
+    """Yield (row, column, value) of each NaN or infinity."""
     if sp.issparse(X):
         X = X.tocoo()
         bad = ~np.isfinite(X.data)
@@ -233,7 +233,7 @@ def _not_finite_entries(X):
 
 
 def common_dtype(*arrays):
-    """float32 if every array is float32, else float64."""
+    """Choose float32 if every array is float32, else float64."""
     # by kind and size: either byte order is float32
     if all(array.dtype.str[1:] == "f4" for array in arrays):
         return np.dtype(np.float32)
@@ -241,7 +241,7 @@ def common_dtype(*arrays):
 
 
 def check_out(out, shape, dtype, **inputs):
-    """The output array: a new one, or the caller's if it fits."""
+    """Return the output array: a new one, or the caller's if it fits."""
     if out is None:
         return np.empty(shape, dtype)
     if not isinstance(out, np.ndarray):
@@ -268,7 +268,7 @@ def check_out(out, shape, dtype, **inputs):
 
 
 def check_quantiles(quantiles):
-    """Levels in (0, 1), increasing, as a tuple of floats."""
+    """Check levels in (0, 1), increasing; return them as a tuple of floats."""
     levels = check_real_array(quantiles, "quantiles")
     if levels.ndim != 1 or len(levels) == 0:
         raise ValueError(
@@ -291,14 +291,14 @@ def check_quantiles(quantiles):
 
 
 def check_memory_limit(memory_limit):
-    """Bytes that may be used; None means DEFAULT_MEMORY_LIMIT."""
+    """Check the bytes that may be used; None means DEFAULT_MEMORY_LIMIT."""
     if memory_limit is None:
         return DEFAULT_MEMORY_LIMIT
     return check_int(memory_limit, "memory_limit (bytes)", minimum=1)
 
 
 def levels_to_the_caller():
-    """Frames of this package above the one that calls this, and one more."""
+    """Count frames of this package above the one that calls this, and one more."""
     frame, level = sys._getframe(1), 1
     # __package__ is None in scripts
     while frame.f_back and str(frame.f_globals.get("__package__")).startswith(PACKAGE):
@@ -307,7 +307,7 @@ def levels_to_the_caller():
 
 
 def count_not_finite(array):
-    """Number of NaN and infinities, found in blocks that take little memory."""
+    """Count NaN and infinities, in blocks that take little memory."""
     step = max(1, FINITE_BLOCK // max(1, array[0].size))
     return sum(
         block.size - np.count_nonzero(np.isfinite(block))

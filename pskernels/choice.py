@@ -45,7 +45,7 @@ MISSED = 0.05
 
 
 def choose_sketch(make_map, X, y, s, kind, seed, precomputed=False, weight=None):
-    """The distribution that is likely to be the best for its cost.
+    """Choose the distribution that is likely to be the best for its cost.
 
     On a probe of points, the residual of Nyström's sketch,
 
@@ -110,7 +110,7 @@ def _misses_a_part(make_map, X, y, weight, seed, precomputed):
 
 
 def _nystroem_residuals(feature_map, X, m):
-    """(k(x, x) - ‖z_S(x)‖², k(x, x)) of points whose first m are the sketch.
+    """Compute (k(x, x) - ‖z_S(x)‖², k(x, x)) of points whose first m are the sketch.
 
     The points are in random order.  `FeatureMap` would give the same, at several times
     the price for so few points.
@@ -140,7 +140,7 @@ def _nystroem_residuals(feature_map, X, m):
 
 
 def _residuals(feature_map, X, indices):
-    """(k(x, x) - ‖z_S(x)‖², k(x, x)) of some points."""
+    """Compute (k(x, x) - ‖z_S(x)‖², k(x, x)) of some points."""
     Z = feature_map.transform(X[indices]).astype(np.float64, copy=False)
     diagonal = feature_map.kernel_.diagonal(X, indices)
     return diagonal - (Z**2).sum(axis=1), diagonal
@@ -193,7 +193,7 @@ def grow(features, measure, rtol, limit, scale=None):
 
 
 def mean_residual(feature_map, X, seed):
-    """Mean of k(x, x) - ‖z_S(x)‖² over a probe of points, as a share of k(x, x)."""
+    """Average k(x, x) - ‖z_S(x)‖² over a probe of points, as a share of k(x, x)."""
     n = X.shape[0]
     probe = np.random.default_rng(seed).choice(n, min(PROBE, n), replace=False)
     residual, diagonal = _residuals(feature_map, X, probe)
@@ -228,7 +228,7 @@ class GrowingFeatures:
         self._KSt = None
 
     def grow(self, s):
-        """(fitted map, features of all points) of a sketch of s rows."""
+        """Grow the sketch to s rows: (fitted map, features of all points)."""
         distribution = self._make_sketch(s)
         n = self._X.shape[0]
         n_threads, _ = self._make_map(None).limits()
@@ -244,7 +244,7 @@ class GrowingFeatures:
         return feature_map, matmul(self._KSt, whitening, Z, n_threads)
 
     def _products(self, feature_map, rows):
-        """K·(rows of S)ᵀ, before scaling."""
+        """Compute K·(rows of S)ᵀ, before scaling."""
         X = self._X
         n_threads, memory_limit = feature_map.limits()
         KSt = np.empty((X.shape[0], rows.shape[0]), feature_map._dtype)

@@ -246,14 +246,14 @@ class FeatureMap(KernelMap):
         self._sketch_block(out.T, X, n_threads, self.limits()[1], weights)
 
     def _block_points(self, X):
-        """Points of a block of features beside which little else has room."""
+        """Count points of a block of features beside which little else has room."""
         point_bytes = self.rank_ * self._dtype.itemsize
         memory_limit = self.limits()[1]
         n_bytes = min(RECOMPUTED_BYTES, memory_limit // 2)
         return points_of_a_block(point_bytes, n_bytes, memory_limit)
 
     def _rounded_features(self, X):
-        """Z in float32, from blocks in float64."""
+        """Compute Z in float32, from blocks in float64."""
         n_threads, _ = self.limits()
         Z = np.empty((X.shape[0], self.rank_), np.float32)
         step, largest = self._block_points(X), 0.0
@@ -315,7 +315,7 @@ class FeatureMap(KernelMap):
         return X, SKSt, triangle
 
     def _sketch_landmarks(self, landmarks, sketch, kernel, center, **options):
-        """S·K·Sᵀ in float64."""
+        """Compute S·K·Sᵀ in float64."""
         n_threads, memory_limit = self.limits()
         if not isinstance(landmarks, _points.Rows):
             landmarks = _points.Rows(landmarks)
@@ -379,7 +379,7 @@ class FeatureMap(KernelMap):
         _triangle(self.whitening_, np.float64)
 
     def _triangle(self, dtype, n):
-        """`_triangle` of the whitening, kept where n points are few."""
+        """Find `_triangle` of the whitening, kept where n points are few."""
         kept = _kept_triangles.get(self)
         if kept is None or kept[0] is not self.whitening_ or kept[2].dtype != dtype:
             kept = self.whitening_, *_triangle(self.whitening_, dtype)
@@ -389,7 +389,7 @@ class FeatureMap(KernelMap):
         return kept[1:]
 
     def _landmark_rows(self, X):
-        """The landmarks, or their rows of K(landmarks, X) if it is precomputed."""
+        """Take the landmarks, or their rows of K(landmarks, X) if it is precomputed."""
         if self.landmarks_ is None:
             return _points.Rows(X.T, self.sketch_.indices)
         return _points.Rows(self.landmarks_)
@@ -424,7 +424,7 @@ class FeatureMap(KernelMap):
         _tiles.fill_product(SK, tiles, self.sketch_.scale, "S·K", verbose=0)
 
     def _products_of_pivots(self, rows, out, X, n_threads, memory_limit):
-        """K·Sᵀ of a block of points, for some rows of S: in `out` if rows are whole."""
+        """Compute K·Sᵀ of a block, for some rows of S: in `out` if rows are whole."""
         if not has_whole_rows(out):
             out = np.empty(out.shape, out.dtype)
         weights = self.sketch_.checked_weights()[rows]
@@ -432,7 +432,7 @@ class FeatureMap(KernelMap):
         return out
 
     def fold(self, coef):
-        """One coefficient for each landmark, S_SGᵀ W coef.
+        """Compute one coefficient for each landmark, S_SGᵀ W coef.
 
         Parameters
         ----------
@@ -448,7 +448,7 @@ class FeatureMap(KernelMap):
             return self.sketch_.scaled_weights().T @ (self.whitening_ @ coef)
 
     def predict_folded(self, X, dual_coef, intercept=0.0):
-        """K(X, landmarks_) @ dual_coef + intercept, for what `fold` has returned.
+        """Compute K(X, landmarks_) @ dual_coef + intercept, for what `fold` returned.
 
         Parameters
         ----------
@@ -481,7 +481,7 @@ class FeatureMap(KernelMap):
 
 
 def _fill_maps(maps, outs, X, formed=True):
-    """Features of maps that differ by gamma alone, of points that are checked.
+    """Compute features of maps that differ by gamma alone, of points that are checked.
 
     Unless `formed`, what their triangles are to multiply.
     """
@@ -554,7 +554,7 @@ def fit_and_transform(feature_map, X, X_new, formed=True, room=None):
 
 
 def fit_transform_gammas(feature_map, gammas, X, X_new, formed=True, room=None):
-    """Maps of several gammas, whose distances are computed once.
+    """Fit maps of several gammas, whose distances are computed once.
 
     Parameters
     ----------
@@ -598,7 +598,7 @@ def fit_transform_gammas(feature_map, gammas, X, X_new, formed=True, room=None):
 
 
 def _features_of(maps, learnt, X, formed, room, side):
-    """Features of maps that differ by gamma alone, of points that are checked."""
+    """Compute features of maps that differ by gamma alone, of checked points."""
     dtype, (n_threads, _) = maps[0]._result_dtype(X), maps[0].limits()
     outs = [
         _array(room, (side, k), (X.shape[0], one.rank_), dtype)
@@ -614,7 +614,7 @@ def _features_of(maps, learnt, X, formed, room, side):
 
 
 def _array(room, key, shape, dtype):
-    """An array, in memory that is kept under a key if there is any."""
+    """Make an array, in memory that is kept under a key if there is any."""
     room, size = {} if room is None else room, math.prod(shape)
     if key not in room or room[key].size < size or room[key].dtype != dtype:
         room[key] = np.empty(size, dtype)
@@ -622,20 +622,20 @@ def _array(room, key, shape, dtype):
 
 
 def _as_factored(A, SKSt, rows, W, n_threads):
-    """Features of K·Sᵀ and the triangle, formed if they are far from 0."""
+    """Make features of K·Sᵀ and the triangle, formed if they are far from 0."""
     features = FactoredFeatures(A, W, SKSt[np.ix_(rows, rows)], n_threads)
     far = far_origin(*features.inner.column_range, features.dtype) is not None
     return features.formed() if far else features
 
 
 def _take_rows(X, indices):
-    """A copy of some points, C-contiguous, or sparse if X is."""
+    """Copy some points, C-contiguous, or sparse if X is."""
     rows = X[indices]
     return rows if sp.issparse(rows) else np.ascontiguousarray(rows)
 
 
 def _pivot_cut(SKSt, eps, rounded):
-    """Pivots of S·K·Sᵀ up to this are lost; `rounded`: k itself has that eps."""
+    """Find up to where pivots of S·K·Sᵀ are lost; `rounded`: k itself has that eps."""
     s, size = len(SKSt), lapack.dlange("F", SKSt.T)
     if rounded:
         return PIVOT_CUT * s * eps * size
@@ -644,7 +644,7 @@ def _pivot_cut(SKSt, eps, rounded):
 
 
 def _whitening(SKSt, cut):
-    """(rows, W): Wᵀ (S·K·Sᵀ) W = I in these rows, those of pivots above the cut.
+    """Find (rows, W): Wᵀ (S·K·Sᵀ) W = I in these rows, those of pivots above the cut.
 
     S·K·Sᵀ = UᵀU, the largest pivot first, up to what is rounding; W = U⁻¹, a triangle.
     Eigenvectors would do as well, for twenty times the time.
@@ -669,7 +669,7 @@ def _whitening(SKSt, cut):
 
 
 def _triangle(whitening, dtype):
-    """(rows, W): the rows of the pivots, in which the whitening is a triangle."""
+    """Find (rows, W): the rows of the pivots, in which the whitening is a triangle."""
     entries = whitening != 0
     used = np.flatnonzero(entries.any(axis=1))
     rows = used[np.argsort(entries[used].argmax(axis=1))]

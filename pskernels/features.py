@@ -40,7 +40,7 @@ MOST_ROUNDING = 64.0
 
 
 def as_features(Z, n_threads):
-    """Features of an array of shape (n, r), or those that are given."""
+    """Make features of an array of shape (n, r), or take those that are given."""
     if isinstance(Z, (PlainFeatures, FactoredFeatures, FeatureBlocks)):
         return Z.with_threads(n_threads)
     Z = check_points(Z, "Z")
@@ -92,7 +92,7 @@ class FactoredFeatures:
         return self.inner.n_threads
 
     def with_threads(self, n_threads):
-        """The same for another number of threads."""
+        """Return the same for another number of threads."""
         other = copy(self)
         other.inner = self.inner.with_threads(n_threads)
         return other
@@ -117,31 +117,31 @@ class FactoredFeatures:
         return 2 * self.r
 
     def sum_error(self, several=True):
-        """A bound on the error of a sum over rows, relative to that of the sizes."""
+        """Bound the error of a sum over rows, relative to that of the sizes."""
         return self.inner.sum_error(several) + EPS / 2 * (self.r + 1)
 
     def near_zero(self):
-        """These features: they are not moved."""
+        """Return these features: they are not moved."""
         return self
 
     def moved(self, coef):
-        """What the origin adds to predictions: there is none."""
+        """Return what the origin adds to predictions: there is none."""
         return 0.0
 
     def dot(self, V, out=None):
-        """V @ Z.T, for one row or several of V."""
+        """Compute V @ Z.T, for one row or several of V."""
         return self.inner.dot(V @ self.W.T, out)
 
     def t_dot(self, X):
-        """X @ Z, for one row or several of X."""
+        """Compute X @ Z, for one row or several of X."""
         return self.inner.t_dot(X) @ self.W
 
     def bordered_t_dot(self, x):
-        """[Z 1].T @ x."""
+        """Compute [Z 1].T @ x."""
         return self._times_w(self.inner.bordered_t_dot(x))
 
     def bordered_gram_dot(self, weight, v):
-        """[Z 1].T @ (weight * ([Z 1] @ v)), in one pass over rows of some weight."""
+        """Compute [Z 1].T @ (weight * ([Z 1] @ v)), in one pass over weighted rows."""
         beta = np.append(self.W @ v[:-1], v[-1])
         return self._times_w(self.inner.bordered_gram_dot(weight, beta))
 
@@ -149,7 +149,7 @@ class FactoredFeatures:
         return np.append(bordered[:-1] @ self.W, bordered[-1])
 
     def exact_residuals(self, v, intercept, y):
-        """Z @ v + intercept - y, as if in twice the digits and rounded twice.
+        """Compute Z @ v + intercept - y, as if in twice the digits and rounded twice.
 
         The intercept is a pair of numbers, to be added up.
         """
@@ -159,25 +159,25 @@ class FactoredFeatures:
         return out
 
     def exact_t_dot(self, x):
-        """x @ Z as if in twice the digits: numbers, and what they have no room for."""
+        """Compute x @ Z as if in twice the digits: numbers, and what is beyond them."""
         numbers, beyond = self.inner.exact_t_dot(x)
         high, low = exact_product(self.W.T, numbers)
         return two_sum(high, low + beyond @ self.W)
 
     def to_inner(self, gradient):
-        """The gradient of coefficients of A, from that of Θ (k, r)."""
+        """Turn the gradient of Θ (k, r) into that of coefficients of A."""
         return lapack.dtrtrs(self.W, gradient.T, trans=1)[0].T
 
     def from_inner(self, step):
-        """The step of Θ (k, r), from that of coefficients of A."""
+        """Turn the step of coefficients of A into that of Θ (k, r)."""
         return lapack.dtrtrs(self.W, step.T)[0].T
 
     def rounding_of_gram(self, alpha):
-        """The size of the rounding of `inner.gram` in a Hessian, relative to alpha."""
+        """Bound the rounding of `inner.gram` in a Hessian, relative to alpha."""
         return EPS * (self.largest @ self.largest) / alpha
 
     def formed(self):
-        """Z after all, in memory of its own."""
+        """Form Z after all, in memory of its own."""
         return self.inner.times_triangle(self.W)
 
     def form_for(self, alpha, most=MOST_ROUNDING):
@@ -238,13 +238,13 @@ class RecomputedFeatures(PlainFeatures):
         self._step = step
 
     def with_threads(self, n_threads):
-        """The same for another number of threads."""
+        """Return the same for another number of threads."""
         other = copy(self)
         other.n_threads = n_threads
         return other
 
     def around(self, origin):
-        """The same around an origin (r,)."""
+        """Return the same around an origin (r,)."""
 
         def finish(rows, n_threads):
             rows -= origin
@@ -254,14 +254,14 @@ class RecomputedFeatures(PlainFeatures):
         return other
 
     def times_triangle(self, W, first=0, overwrite=False):
-        """The same with Z @ W in the columns from `first` on, W an upper triangle."""
+        """Make the same with Z @ W in columns from `first` on, W an upper triangle."""
         W = W.astype(self.dtype, order="C")
         return self._followed_by(
             lambda rows, n_threads: form_columns(rows, W, first, n_threads)
         )
 
     def _followed_by(self, finish):
-        """The same, whose rows are changed in place after they are computed."""
+        """Return the same, whose rows are changed in place after they are computed."""
 
         def compute(X, out, n_threads):
             self._compute(X, out, n_threads)
@@ -272,7 +272,7 @@ class RecomputedFeatures(PlainFeatures):
         )
 
     def _blocks(self, weight=None):
-        """Pairs of row numbers and the features of these rows.
+        """Yield pairs of row numbers and the features of these rows.
 
         Where weights (n,) or (…, n) are given, of those rows alone that have any.
         """
@@ -289,7 +289,7 @@ class RecomputedFeatures(PlainFeatures):
             yield numbers, Features(self._fill(numbers, room), self.n_threads)
 
     def _fill(self, numbers, room):
-        """The rows of these numbers, in memory that is given."""
+        """Compute the rows of these numbers, in memory that is given."""
         points = self._X[numbers]
         rows = room[: points.shape[0]]
         self._compute(points, rows, self.n_threads)
@@ -308,16 +308,16 @@ class RecomputedFeatures(PlainFeatures):
             raise ValueError("features overflow; scale X")
 
     def sum_error(self, several=True):
-        """A bound on the error of a sum over rows, relative to that of the sizes."""
+        """Bound the error of a sum over rows, relative to that of the sizes."""
         return EPS / 2 * (self._step + 2 * (self.n // self._step + 1) + 16)
 
     def rows(self, numbers, bordered=False):
-        """Some rows of Z in float64; `bordered`: of [Z 1]."""
+        """Take some rows of Z in float64; `bordered`: of [Z 1]."""
         room = np.empty((len(numbers), self.r), self.dtype)
         return Features(self._fill(numbers, room), 1).rows(slice(None), bordered)
 
     def dot(self, V, out=None):
-        """V @ Z.T, for one row or several of V."""
+        """Compute V @ Z.T, for one row or several of V."""
         out = np.empty((len(V), self.n)) if out is None else out
         if not V.any():
             out[:] = 0
@@ -327,14 +327,14 @@ class RecomputedFeatures(PlainFeatures):
         return out
 
     def exact_residuals(self, v, intercept, y):
-        """Z @ v + intercept - y, as if in twice the digits and rounded once."""
+        """Compute Z @ v + intercept - y, as if in twice the digits and rounded once."""
         out = np.empty(self.n)
         for numbers, block in self._blocks():
             out[numbers] = block.exact_residuals(v, intercept, y[numbers])
         return out
 
     def exact_t_dot(self, x):
-        """x @ Z as if in twice the digits: numbers, and what they have no room for."""
+        """Compute x @ Z as if in twice the digits: numbers, and what is beyond them."""
         high, low = np.zeros((2, self.r))
         for numbers, block in self._blocks():
             more, beyond = block.exact_t_dot(x[numbers])
@@ -349,21 +349,21 @@ class RecomputedFeatures(PlainFeatures):
         return total
 
     def bordered_t_dot(self, x):
-        """[Z 1].T @ x."""
+        """Compute [Z 1].T @ x."""
         total = np.zeros(self.r + 1)
         for numbers, block in self._blocks(x):
             total += block.bordered_t_dot(x[numbers])
         return total
 
     def bordered_gram_dot(self, weight, v):
-        """[Z 1].T @ (weight * ([Z 1] @ v)), in one pass over rows of some weight."""
+        """Compute [Z 1].T @ (weight * ([Z 1] @ v)), in one pass over weighted rows."""
         total = np.zeros(self.r + 1)
         for numbers, block in self._blocks(weight):
             total += block.bordered_gram_dot(weight[numbers], v)
         return total
 
     def gram(self, weight, bordered=False):
-        """Z.T @ (weight[:, None] * Z), the upper triangle; the rest is 0."""
+        """Compute Z.T @ (weight[:, None] * Z), the upper triangle; the rest is 0."""
         total = np.zeros((self.r + bordered,) * 2)
         for numbers, block in self._blocks(weight):
             total += block.gram(weight[numbers], bordered)
@@ -400,7 +400,7 @@ class FeatureBlocks:
             raise ValueError("blocks must have the same factor W, or none")
 
     def with_threads(self, n_threads):
-        """The same for another number of threads."""
+        """Return the same for another number of threads."""
         return FeatureBlocks(block.with_threads(n_threads) for block in self.blocks)
 
     def check_finite(self):
@@ -420,16 +420,16 @@ class FeatureBlocks:
         return np.max([block.largest for block in self.blocks], axis=0)
 
     def sum_error(self, several=True):
-        """A bound on the error of a sum over rows, relative to that of the sizes."""
+        """Bound the error of a sum over rows, relative to that of the sizes."""
         worst = max(block.sum_error(several) for block in self.blocks)
         return worst + EPS * (len(self.blocks) - 1)
 
     def formed(self):
-        """The same of arrays."""
+        """Return the same of arrays."""
         return FeatureBlocks(block.formed() for block in self.blocks)
 
     def rounding_of_gram(self, alpha):
-        """The size of the rounding of Gram matrices, relative to alpha."""
+        """Bound the rounding of Gram matrices, relative to alpha."""
         return max(block.rounding_of_gram(alpha) for block in self.blocks)
 
     def near_zero(self):
@@ -448,5 +448,5 @@ class FeatureBlocks:
         return np.result_type(*(block.dtype for block in self.blocks))
 
     def dot(self, V):
-        """V @ Z.T, for one row or several of V."""
+        """Compute V @ Z.T, for one row or several of V."""
         return np.concatenate([block.dot(V) for block in self.blocks], axis=1)

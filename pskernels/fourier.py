@@ -134,7 +134,7 @@ class RandomFourierFeatures(KernelMap):
         return out
 
     def fold(self, coef):
-        """Coefficients of cosines and sines themselves, from those of features."""
+        """Turn coefficients of features into those of cosines and sines themselves."""
         coef = self._check_coef(coef)
         return np.sqrt(2 / self.rank_) * coef
 
@@ -166,7 +166,7 @@ class RandomFourierFeatures(KernelMap):
 
 
 def _draw_frequencies(kernel, shape, rng):
-    """Frequencies of the spectral law of a kernel, one in each row."""
+    """Draw frequencies of the spectral law of a kernel, one in each row."""
     if isinstance(kernel, Laplacian):
         return kernel.gamma * rng.standard_cauchy(shape)
     frequencies = np.sqrt(2 * kernel.gamma) * rng.standard_normal(shape)

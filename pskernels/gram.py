@@ -186,7 +186,7 @@ def kernel_matmul(
     memory_limit=None,
     verbose=0,
 ):
-    """K(X, Y) @ B, without forming K(X, Y).
+    """Compute K(X, Y) @ B, without forming K(X, Y).
 
     Parameters
     ----------
@@ -266,7 +266,7 @@ def kernel_matmul(
 
 
 def sketch_landmarks(sketch, landmarks, *, memory_limit, verbose, **options):
-    """S·K·Sᵀ in float64, from K(landmarks, landmarks), or half of it."""
+    """Compute S·K·Sᵀ in float64, from K(landmarks, landmarks), or half of it."""
     weights = sketch.weights
     options.update(landmarks=landmarks, weights=weights, memory_limit=memory_limit)
     # callers look at what overflowed
@@ -306,7 +306,7 @@ def _check_parts(parts, out):
 
 
 def _get_sketch(n, s, p, kind, sketch, random_state, n_threads):
-    """The drawn sketch that the arguments of `sketch_gram` describe."""
+    """Find the drawn sketch that the arguments of `sketch_gram` describe."""
     if isinstance(s, (Sketch, Distribution)):
         raise TypeError("s must be an integer; pass a sketch as sketch=...")
     if sketch is None:
@@ -321,7 +321,7 @@ def _get_sketch(n, s, p, kind, sketch, random_state, n_threads):
 
 
 def draw_sketch(sketch, n, random_state, n_threads):
-    """The sketch of n points that a distribution draws, or a drawn one if it fits."""
+    """Draw the sketch of n points by a distribution, or take a drawn one if it fits."""
     if not isinstance(sketch, (Sketch, Distribution)):
         raise TypeError(
             "sketch must be a distribution such as PSparsified(s=100) or a drawn "

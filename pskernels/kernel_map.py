@@ -20,7 +20,7 @@ from pskernels.kernels import is_precomputed
 
 
 def points_of_a_block(point_bytes, n_bytes, memory_limit):
-    """Points of a block whose work, point_bytes for each, fits in n_bytes."""
+    """Count points of a block whose work, point_bytes for each, fits in n_bytes."""
     n_points = n_bytes // point_bytes
     if n_points == 0:
         raise ValueError(
@@ -65,12 +65,12 @@ class KernelMap:
         return self
 
     def fit_transform(self, X):
-        """``fit(X).transform(X)``, with one check of X."""
+        """Compute ``fit(X).transform(X)``, with one check of X."""
         X = self._fit(self._check_points(X))
         return self._fill(np.empty((X.shape[0], self.rank_), self._dtype), X)
 
     def transform(self, X, out=None):
-        """The features of points, computed in blocks.
+        """Compute the features of points, in blocks.
 
         Parameters
         ----------
@@ -90,7 +90,7 @@ class KernelMap:
         return self._fill(out, X)
 
     def predict(self, X, coef, intercept=0.0):
-        """``transform(X) @ coef + intercept``, without the features of X.
+        """Compute ``transform(X) @ coef + intercept``, without the features of X.
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class KernelMap:
         return self._predict(X, self.fold(coef), intercept)
 
     def _predict(self, X, folded, intercept):
-        """`predict` from what `fold` makes of coefficients."""
+        """Do `predict` from what `fold` makes of coefficients."""
         X = self._check_shape(X)
         intercept = self._check_intercept(intercept, folded.shape[1:])
         self._check_values(X)
@@ -117,7 +117,7 @@ class KernelMap:
         return out
 
     def limits(self):
-        """(n_threads, memory_limit), checked."""
+        """Check n_threads and memory_limit; return both."""
         return (
             resolve_n_threads(self.n_threads),
             check_memory_limit(self.memory_limit),
@@ -157,7 +157,7 @@ class KernelMap:
         return check_coef(coef, self.rank_, "coef")
 
     def _check_intercept(self, intercept, shape):
-        """intercept in float64, a number or one for each column of coef."""
+        """Check intercept: float64, a number or one for each column of coef."""
         intercept = check_real_array(intercept, "intercept").astype(np.float64)
         if intercept.shape not in ((), shape):
             need = f"a number or of shape {shape}" if shape else "a number"
@@ -168,7 +168,7 @@ class KernelMap:
 
 
 def check_coef(coef, n_rows, name):
-    """Coefficients in float64, of shape (n_rows,) or (n_rows, c)."""
+    """Check coefficients: float64, of shape (n_rows,) or (n_rows, c)."""
     if hasattr(coef, "coef"):
         raise TypeError(
             f"{name} must be an array, got a {type(coef).__name__}: pass its coef, or "

@@ -50,7 +50,7 @@ class Kernel:
     by_products: ClassVar[bool] = False  # whether there is `of_products`
 
     def diagonal(self, X, indices):
-        """k(x, x) of the points at some indices."""
+        """Compute k(x, x) of the points at some indices."""
         if self.centred:  # shift-invariant
             return np.ones(len(indices))
         squares = squared_norms(X[indices])
@@ -79,7 +79,7 @@ class GammaKernel(Kernel):
             object.__setattr__(self, "gamma", check_positive(self.gamma, "gamma"))
 
     def with_gamma(self, X, variance, memory_limit):
-        """The same kernel with `gamma` a number.
+        """Make the same kernel with `gamma` a number.
 
         Parameters
         ----------
@@ -98,7 +98,7 @@ class GammaKernel(Kernel):
         return replace(self, gamma=gamma)
 
     def _median_gamma(self, X, memory_limit):
-        """1/(2·median |x - x'|²), on a subsample; laplacian: 1/median |x - x'|₁."""
+        """Find 1/(2·median |x - x'|²) of a subsample; laplacian: 1/median |x - x'|₁."""
         median = median_distance(X, self.median_metric, memory_limit)
         factor = 1.0 if self.median_metric == "cityblock" else 0.5
         if not SMALLEST_VARIANCE <= median < np.inf:
@@ -281,7 +281,7 @@ class Sobolev(Kernel):
 
 
 def _in_blocks(of_block, X, indices):
-    """Numbers of points, from a function of a few of them, dense and in float64."""
+    """Compute numbers of points, by a function of a few of them, dense, in float64."""
     blocks = np.array_split(indices, -(-len(indices) // DIAGONAL_BLOCK))
     rows = Rows(X)
     return np.concatenate([of_block(rows.take(block, np.float64)) for block in blocks])
@@ -327,12 +327,12 @@ KERNELS = {
 
 
 def is_precomputed(kernel):
-    """Whether points are rows of the Gram matrix."""
+    """Tell whether points are rows of the Gram matrix."""
     return kernel == "precomputed" or kernel == Precomputed()
 
 
 def get_kernel(kernel, gamma=None):
-    """The kernel object behind a name, an object or a function.
+    """Find the kernel object behind a name, an object or a function.
 
     `gamma` is for names; an object carries its own.
     """

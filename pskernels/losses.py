@@ -76,42 +76,42 @@ class Loss:
         return np.array(numbers, dtype=np.float64)
 
     def of_outputs(self, d):
-        """The loss of each of d outputs by itself."""
+        """Return the loss of each of d outputs by itself."""
         return [self] * d
 
     def value(self, u, y, sample_weight=None, axis=None):
-        """ℓ(u, y)."""
+        """Compute ℓ(u, y)."""
         return _weighted(self._evaluate("value", u, y, 0.0, axis), sample_weight)
 
     def derivative(self, u, y, sample_weight=None, axis=None):
-        """∂ℓ/∂u; where it jumps, a number in between."""
+        """Compute ∂ℓ/∂u; where it jumps, a number in between."""
         return self.envelope_derivative(u, y, 0.0, sample_weight, axis)
 
     def envelope(self, u, y, mu, sample_weight=None, axis=None):
-        """The Moreau envelope of width mu: min over v of ℓ(v, y) + (u - v)²/(2·mu)."""
+        """Compute the Moreau envelope: min over v of ℓ(v, y) + (u - v)²/(2·mu)."""
         mu = check_positive(mu, "mu")
         return _weighted(self._evaluate("value", u, y, mu, axis), sample_weight)
 
     def envelope_derivative(self, u, y, mu, sample_weight=None, axis=None):
-        """Derivative in u of the envelope; mu = 0 is the loss itself."""
+        """Compute the derivative in u of the envelope; mu = 0 is the loss itself."""
         mu = check_non_negative(mu, "mu")
         sign, _ = self._frame(y)
         zeta = sign * self._evaluate("derivative", u, y, mu, axis)
         return _weighted(zeta, sample_weight, axis)
 
     def envelope_second_derivative(self, u, y, mu, sample_weight=None):
-        """Second derivative in u of the envelope; 0 at a corner of the first."""
+        """Compute the envelope's second derivative in u; 0 at a corner of the first."""
         mu = check_non_negative(mu, "mu")
         return _weighted(self._evaluate("second", u, y, mu, None), sample_weight)
 
     def prox(self, u, y, mu, axis=None):
-        """The proximal point: the v that attains the envelope."""
+        """Find the proximal point: the v that attains the envelope."""
         mu = check_positive(mu, "mu")
         sign, offset = self._frame(y)
         return sign * (self._evaluate("prox", u, y, mu, axis) + offset)
 
     def conjugate(self, zeta, y, sample_weight=None, axis=None):
-        """ℓ*(ζ, y) = sup over u of ζ·u - ℓ(u, y); infinite outside of its domain."""
+        """Find ℓ*(ζ, y) = sup over u of ζ·u - ℓ(u, y); infinite outside its domain."""
         sign, offset = self._frame(y)
         zeta = sign * check_real_array(zeta, "zeta").astype(np.float64)
         linear = zeta * offset
@@ -121,7 +121,7 @@ class Loss:
         return _weighted(value + linear, sample_weight)
 
     def constant_minimisers(self, Y, weight):
-        """For each row of targets, the constant that minimises its loss.
+        """Find, for each row of targets, the constant that minimises its loss.
 
         Weights add up to 1.
         """
@@ -130,7 +130,7 @@ class Loss:
         return np.array([loss._constant_minimiser(y, weight) for loss, y in pairs])
 
     def constant_minimiser(self, y, sample_weight=None):
-        """A b that minimises Σ weight·ℓ(b, y): the model without features.
+        """Find a b that minimises Σ weight·ℓ(b, y): the model without features.
 
         Infinite for `Logistic` where y has one class only.
         """
@@ -146,7 +146,7 @@ class Loss:
         return float(self._constant_minimiser(y, weight))
 
     def check_targets(self, y):
-        """y as an array of finite float64, of shape (n,), or (n, d) for d > 1 outputs.
+        """Check y: finite float64, of shape (n,), or (n, d) for d > 1 outputs.
 
         +1 and -1 only for classification.
         """
@@ -171,7 +171,7 @@ class Loss:
         return y
 
     def _frame(self, y):
-        """(sign, offset): the residual is sign·u - offset, and sign is ±1."""
+        """Find (sign, offset): the residual is sign·u - offset, and sign is ±1."""
         y = np.asarray(y, dtype=np.float64)
         return (y, self.margin) if self.classification else (1.0, y)
 
@@ -227,7 +227,7 @@ class Huber(Loss):
         return self.kappa
 
     def _constant_minimiser(self, y, weight):
-        """The root of a derivative that is linear between breakpoints."""
+        """Find the root of a derivative that is linear between breakpoints."""
         if not weight.all():
             y, weight = y[weight > 0], weight[weight > 0]
         if self.kappa >= np.ptp(y):  # all of them lie in the quadratic part
@@ -468,7 +468,7 @@ class WeightedLoss:
         return np.full_like(self.y, self.loss.margin)
 
     def flow(self, zeta, out=None):
-        """weight·∂ℓ/∂u, what the points pull at their predictions with, and its sums.
+        """Compute weight·∂ℓ/∂u, what points pull at predictions with, and its sums.
 
         Returns
         -------
@@ -490,20 +490,20 @@ class WeightedLoss:
         return flow, sums.sum(axis=1).T
 
     def residuals(self, u, intercept):
-        """e, in place of the predictions u without their intercept (d,)."""
+        """Turn the predictions u without their intercept (d,) into e, in place."""
         classes = self.loss.classification
         margin = self.loss.margin if classes else 0.0
         _losses.residuals(u, self.y, intercept, classes, margin, self.n_threads)
         return u
 
     def steps(self, du):
-        """The change of the residuals, in place of that of the predictions."""
+        """Turn the change of the predictions into that of the residuals, in place."""
         if self.loss.classification:
             du *= self.sign
         return du
 
     def mean_size(self, e):
-        """Σ weight·|e|, the mean over outputs, or that of the norm over outputs."""
+        """Find Σ weight·|e|, the mean over outputs, or that of the norm over them."""
         _losses.fenchel_young(
             e,
             e,
@@ -516,7 +516,7 @@ class WeightedLoss:
         return self._sums[:, :, 0].sum() / len(self.losses)
 
     def make_curvature(self):
-        """Room for the curvatures of `smooth_derivatives`."""
+        """Make room for the curvatures of `smooth_derivatives`."""
         d, n = self.y.shape
         return np.empty((2 if self.radial else d, n))
 
@@ -546,7 +546,7 @@ class WeightedLoss:
         return self._counts.sum(axis=1)
 
     def slope(self, e, step, shift, mu, t):
-        """d/dt and d²/dt² of Σ weight·ℓ_mu(e + t·step + mu·shift)."""
+        """Compute d/dt and d²/dt² of Σ weight·ℓ_mu(e + t·step + mu·shift)."""
         _losses.slope(
             e,
             step,
@@ -562,7 +562,7 @@ class WeightedLoss:
         return self._pairs.sum(axis=0)
 
     def fenchel_young(self, e, zeta):
-        """Σ weight·ℓ(e), and by how much it exceeds Σ weight·(e·ζ - ℓ*(ζ))."""
+        """Compute Σ weight·ℓ(e), and by how much it exceeds Σ weight·(e·ζ - ℓ*(ζ))."""
         _losses.fenchel_young(
             e,
             zeta,
@@ -575,7 +575,7 @@ class WeightedLoss:
         return self._pairs.sum(axis=0)
 
     def of_output(self, j):
-        """The same for output j alone, of a loss that is a sum over outputs."""
+        """Return the same for output j alone, of a loss that is a sum over outputs."""
         return self if len(self.y) == 1 else self._outputs[j]
 
     @cached_property
@@ -607,7 +607,7 @@ class WeightedLoss:
         return self._pairs.sum(axis=0)
 
     def into_domain(self, zeta):
-        """ζ where the conjugate is finite."""
+        """Move ζ to where the conjugate is finite."""
         if self.radial:
             norm = np.linalg.norm(zeta, axis=0)
             return zeta * (self.loss.upper / np.maximum(norm, self.loss.upper))
@@ -629,7 +629,7 @@ LOSSES = {
 
 
 def get_loss(loss):
-    """The loss object behind a name or an object."""
+    """Find the loss object behind a name or an object."""
     if isinstance(loss, Loss):
         return loss
     if isinstance(loss, str) and loss in LOSSES:
@@ -644,7 +644,7 @@ def get_loss(loss):
 
 
 def check_weights(weight, n):
-    """Weights of n points: finite, not negative, not all 0; float64."""
+    """Check weights of n points: finite, not negative, not all 0; float64."""
     weight = check_real_array(weight, "sample_weight")
     if weight.shape != (n,):
         raise ValueError(f"sample_weight must have shape ({n},), got {weight.shape}")
@@ -659,7 +659,7 @@ def check_weights(weight, n):
 
 
 def _on_array(function, loss, values, mu):
-    """A function of the loss, at an array of residuals of any shape."""
+    """Evaluate a function of the loss, at an array of residuals of any shape."""
     flat = np.ascontiguousarray(values, dtype=np.float64).reshape(-1)
     out = np.empty_like(flat)
     code = _losses.FUNCTIONS[function]

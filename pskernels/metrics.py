@@ -10,7 +10,7 @@ from pskernels.losses import Pinball, check_weights
 
 
 def pinball_loss(y, predicted, quantiles, sample_weight=None):
-    """Mean over points of the sum over levels of max(τ·r, (τ - 1)·r), r = y - q.
+    """Average over points the sum over levels of max(τ·r, (τ - 1)·r), r = y - q.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def pinball_loss(y, predicted, quantiles, sample_weight=None):
 
 
 def crossing_loss(predicted):
-    """Mean over points of Σ_j max(0, q_j - q_{j+1}): how much levels cross.
+    """Average over points Σ_j max(0, q_j - q_{j+1}): how much levels cross.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def crossing_loss(predicted):
 
 
 def coverage(y, lower, upper):
-    """Share of the targets in their interval [lower, upper].
+    """Compute the share of the targets in their interval [lower, upper].
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def coverage(y, lower, upper):
 
 
 def rrmse(y, predicted, y_train):
-    """Relative root mean squared error of each output.
+    """Compute the relative root mean squared error of each output.
 
     sqrt(Σ_i (y_ij - p_ij)² / Σ_i (y_ij - m_j)²), with m_j the mean of the *training*
     targets: 1 is as good as that constant.
@@ -133,7 +133,7 @@ def rrmse(y, predicted, y_train):
 
 
 def arrmse(y, predicted, y_train):
-    """The mean of `rrmse` over outputs.
+    """Average `rrmse` over outputs.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def arrmse(y, predicted, y_train):
 
 
 def relative_mse(y, predicted):
-    """Mean squared error, divided by max(y) - min(y): not by its square.
+    """Compute the mean squared error, divided by max(y) - min(y): not by its square.
 
     The score of the paper's first figure.
 

@@ -49,7 +49,7 @@ class Certificate(NamedTuple):
 
     @classmethod
     def of(cls, theta, alpha, pulled, value, excess):
-        """From G, the value of the losses and their part of the gap."""
+        """Make one from G, the value of the losses and their part of the gap."""
         gradient = pulled + alpha * theta
         objective = value + alpha / 2 * squared_norm(theta)
         gap = excess + squared_norm(gradient) / (2 * alpha)
@@ -118,7 +118,7 @@ class Problem:
         self._find_null_objective()
 
     def _find_null_intercept(self, Y, weight):
-        """The best constant model (of a loss of the norm: of each output by itself)."""
+        """Find the best constant model (loss of the norm: of each output by itself)."""
         null = self.loss.constant_minimisers(Y, weight)
         if np.isinf(null).any():
             column = f" in column {np.argmax(np.isinf(null))}" if len(null) > 1 else ""
@@ -148,7 +148,7 @@ class Problem:
             raise ValueError("the losses of a constant underflow to 0: scale y")
 
     def _null_residuals(self):
-        """(points, residuals of the model without features), for each part."""
+        """List (points, residuals of the model without features), for each part."""
         return [
             (points, points.residuals(np.zeros_like(points.y), self.null_intercept))
             for _, points, _ in self.parts
@@ -186,19 +186,19 @@ class Problem:
         return np.zeros((self.outputs.k, self.features.r))
 
     def relative(self, gap, objective):
-        """gap / objective, 0 for 0 / 0, and infinite if either is not a number."""
+        """Compute gap / objective, 0 for 0 / 0, infinite if either is not a number."""
         return relative_gap(gap, gap_scale(objective, self.null_objective))
 
 
 def relative_gap(gap, scale):
-    """gap / scale; what is not finite proves nothing, and is infinite."""
+    """Compute gap / scale; what is not finite proves nothing, and is infinite."""
     if gap == 0:
         return 0.0
     return gap / scale if 0 < gap < math.inf and 0 < scale < math.inf else math.inf
 
 
 def gap_scale(objective, null_objective):
-    """What gaps are relative to."""
+    """Compute what gaps are relative to."""
     return max(objective, OBJECTIVE_FLOOR * null_objective)
 
 
@@ -212,5 +212,5 @@ def squared_norm(array):
 
 
 def unbalanced(total, size, share=BALANCED):
-    """The outputs whose flow has a sum, beyond a share of its size."""
+    """Find the outputs whose flow has a sum, beyond a share of its size."""
     return np.flatnonzero(np.abs(total) > share * size)

@@ -30,7 +30,7 @@ CLIP = 3.0
 
 
 def quantile_matrix(quantiles, gamma=1.0):
-    """M of joint quantile regression: exp(-gamma·(τ_i - τ_j)²).
+    """Compute M of joint quantile regression: exp(-gamma·(τ_i - τ_j)²).
 
     Functions of close levels are pulled towards each other, up to a constant, which
     limits crossing [1]_.  gamma = 0 gives all levels the same function; with a large
@@ -66,7 +66,7 @@ def quantile_matrix(quantiles, gamma=1.0):
 
 
 def graph_matrix(adjacency, mu=0.5):
-    """M from a graph of related outputs: (mu·L + (1 - mu)·I)⁻¹.
+    """Compute M from a graph of related outputs: (mu·L + (1 - mu)·I)⁻¹.
 
     L is the Laplacian of the graph, degrees minus adjacency.  Outputs that are joined
     by an edge are pulled towards each other [1]_ [2]_.
@@ -117,7 +117,7 @@ def graph_matrix(adjacency, mu=0.5):
 
 
 def residual_matrix(residuals, weight):
-    """M from the residuals (d, n) of a first fit: their covariance, of mean diagonal 1.
+    """Find M by residuals (d, n) of a first fit: their covariance, of mean diagonal 1.
 
     Outputs whose errors go together are then learnt together.  This is not in the
     paper.  Those beyond CLIP robust standard deviations (1.4826 times the median
@@ -142,7 +142,7 @@ def residual_matrix(residuals, weight):
 
 
 def _check_symmetric(M, name):
-    """M as a square symmetric matrix of finite float64."""
+    """Check M, a square symmetric matrix of finite float64."""
     M = check_real_array(M, name)
     if M.ndim != 2 or M.shape[0] != M.shape[1] or M.size == 0:
         raise ValueError(f"{name} must be a square matrix, got shape {M.shape}")
@@ -192,7 +192,7 @@ class Outputs:
 
     @classmethod
     def leading(cls, Y, weight, k, n_threads):
-        """M = Σ v_a v_aᵀ over the k leading directions of the targets Y (d, n)."""
+        """Make M = Σ v_a v_aᵀ over the k leading directions of the targets Y (d, n)."""
         centred = (Y - (Y @ weight / weight.sum())[:, None]).T
         # scaled, so that squares neither overflow nor underflow
         centred = centred / (np.abs(centred[weight > 0]).max() or 1.0)
@@ -205,7 +205,7 @@ class Outputs:
 
     @classmethod
     def of_matrix(cls, M, d, k=None):
-        """Of M, or of its k leading directions."""
+        """Make those of M, or of its k leading directions."""
         eps = max(np.finfo(M.dtype).eps, EPS) if M.dtype.kind == "f" else EPS
         M = _check_symmetric(M, "output_matrix")
         if len(M) != d:
@@ -229,7 +229,7 @@ class Outputs:
         return cls(vectors, values[: rank if k is None else min(k, rank)])
 
     def first(self, k):
-        """The first k directions."""
+        """Keep the first k directions."""
         return self if k == self.k else Outputs(self.vectors, self.values[:k])
 
     @property
@@ -243,7 +243,7 @@ class Outputs:
         return None if self.mix is None else self.mix @ self.mix.T
 
     def mixed(self, values):
-        """V Λ^(1/2) · values, from (k, …) to (d, …)."""
+        """Compute V Λ^(1/2) · values, from (k, …) to (d, …)."""
         return values if self.mix is None else self.mix @ values
 
     @property
@@ -254,15 +254,15 @@ class Outputs:
         return self.k * float(np.sqrt(self.values[0] / self.values[-1]))
 
     def mixed_sizes(self, sizes):
-        """A bound on |mixed(values)|, for values whose sizes are given."""
+        """Bound |mixed(values)|, for values whose sizes are given."""
         return sizes if self.mix is None else np.abs(self.mix) @ sizes
 
     def pulled_sizes(self, sizes):
-        """A bound on what the adjoint makes of (d,) sizes, (k,)."""
+        """Bound what the adjoint makes of (d,) sizes, (k,)."""
         return sizes if self.mix is None else np.abs(self.mix).T @ sizes
 
     def predictions(self, features, theta, out=None):
-        """V Λ^(1/2) Θ Zᵀ, of shape (d, n)."""
+        """Compute V Λ^(1/2) Θ Zᵀ, of shape (d, n)."""
         if self.mix is None:
             return features.dot(theta, out)
         if self._mix_first(features):
@@ -270,7 +270,7 @@ class Outputs:
         return np.matmul(self.mix, features.dot(theta), out=out)
 
     def pull(self, features, flow):
-        """The adjoint of `predictions`: a flow of shape (d, n) -> (k, r)."""
+        """Apply the adjoint of `predictions`: a flow of shape (d, n) -> (k, r)."""
         if self.mix is None:
             return features.t_dot(flow)
         if self._mix_first(features):
@@ -278,20 +278,20 @@ class Outputs:
         return features.t_dot(self.mix.T @ flow)
 
     def pull_exactly(self, features, flow):
-        """`pull` with sums over points as if in twice the digits."""
+        """Do `pull` with sums over points as if in twice the digits."""
         pulled = np.array([features.exact_t_dot(one)[0] for one in flow])
         return pulled if self.mix is None else self.mix.T @ pulled
 
     def _mix_first(self, features):
-        """Whether d products with Z cost less than k of them and n mixtures."""
+        """Tell whether d products with Z cost less than k of them and n mixtures."""
         return features.r * self.d <= self.k * (features.r + self.d)
 
     def coef(self, theta):
-        """What multiplies Z: an array of shape (r, d)."""
+        """Compute what multiplies Z: an array of shape (r, d)."""
         return np.ascontiguousarray(self.mixed(theta).T)
 
     def theta(self, coef):
-        """Θ of coefficients (r, d); the nearest, if M has no such functions."""
+        """Find Θ of coefficients (r, d); the nearest, if M has no such functions."""
         if self.mix is None:
             return np.ascontiguousarray(coef.T)
         directions = self.vectors[:, : self.k]
@@ -299,7 +299,7 @@ class Outputs:
 
 
 def check_output_rank(output_rank, d):
-    """A number of directions, at most d; None means all."""
+    """Check a number of directions, at most d; None means all."""
     if output_rank is None:
         return None
     k = check_int(output_rank, "output_rank", minimum=1)

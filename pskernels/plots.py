@@ -30,7 +30,7 @@ def plot_convergence(results, *, x="seconds", ax=None):
 
 
 def get_axes(ax):
-    """The axes to draw on, those of a new figure by default."""
+    """Find the axes to draw on, those of a new figure by default."""
     if ax is not None:
         return ax
     try:
@@ -43,7 +43,7 @@ def get_axes(ax):
 
 
 def draw_history(ax, history, x, **style):
-    """The line of a history of iterations."""
+    """Draw the line of a history of iterations."""
     # a gap of 0 has no place on a logarithmic axis
     gaps = [line.dual_gap or math.nan for line in history]
     field = "seconds" if x == "seconds" else "n_iter"
@@ -53,7 +53,7 @@ def draw_history(ax, history, x, **style):
 
 
 def finish_convergence(ax, x, tol):
-    """What the axes of histories need."""
+    """Add what the axes of histories need."""
     ax.axhline(tol, color="0.6", linewidth=0.8, linestyle="--")
     ax.set_yscale("log")
     ax.set_xlabel(x)

@@ -29,7 +29,7 @@ class QuantileResult(SolveResult):
     noncrossing: str
 
     def predict(self, Z):
-        """Quantiles of new points.
+        """Predict quantiles of new points.
 
         Parameters
         ----------
@@ -44,7 +44,7 @@ class QuantileResult(SolveResult):
         return self.finish(super().predict(Z))
 
     def finish(self, predicted):
-        """What `predict` makes of Z @ coef + intercept.
+        """Turn Z @ coef + intercept into what `predict` returns.
 
         For predictions that were computed elsewhere, such as those of
         ``feature_map.predict(X, result.coef, result.intercept)``.
@@ -163,7 +163,7 @@ def solve_quantiles(
 
 
 def get_coupling(quantiles, noncrossing, gamma=None):
-    """The output matrix of levels, or None; see `solve_quantiles`."""
+    """Make the output matrix of levels, or None; see `solve_quantiles`."""
     check_option(noncrossing, "noncrossing", ("penalty", "sort", "none"))
     if gamma is None and noncrossing == "penalty":
         gamma = DEFAULT_GAMMA
@@ -171,7 +171,7 @@ def get_coupling(quantiles, noncrossing, gamma=None):
 
 
 def rearrange(predicted):
-    """Quantiles that do not cross: those of each point, sorted.
+    """Sort the quantiles of each point, so that they do not cross.
 
     Parameters
     ----------

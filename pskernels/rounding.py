@@ -33,7 +33,7 @@ class Model(NamedTuple):
 
 
 def make_model(problem, theta, b):
-    """The model of Θ and b, with the coefficients and intercept that are returned."""
+    """Make the model of Θ and b, with the coefficients and intercept to return."""
     coef = problem.outputs.coef(theta)
     moved = problem.features.moved(coef)
     return Model(theta, b, coef, b + problem.shift - moved)
@@ -90,7 +90,7 @@ def _bound_rounding(sample, alpha, model, certificate, exact):
 
 
 def _error_of_predictions(sample, model, exact):
-    """By how much predictions may be wrong, for each output."""
+    """Bound by how much predictions may be wrong, for each output."""
     problem = sample.problem
     features, outputs = problem.features, problem.outputs
     sizes = outputs.mixed_sizes(np.abs(model.theta) @ features.largest)
@@ -106,7 +106,7 @@ def _error_of_predictions(sample, model, exact):
 
 
 def _hidden_by_squares(problem, certificate, error):
-    """(hidden, price, size, share) of the squared loss, without a pass over points.
+    """Find (hidden, price, size, share) of the squared loss, with no pass over points.
 
     If e is wrong by δ, at most EPS·(|y| + |e|) + error, the gap is (e - ζ)·δ + δ²/2
     larger, and Σ ω (e - ζ)² / 2 is the excess.  What keeps flows from adding up to 0 is
@@ -153,7 +153,7 @@ def bound_rotation(outputs, coef, rotated, mean, largest, result, whole):
 
 
 def inner_intercept(problem, model, *less):
-    """The returned intercept at the origin of the features, less some arrays, exactly.
+    """Find the returned intercept at the features' origin, less some arrays, exactly.
 
     Returns an array (2, d): numbers, and what they have no room for.
     """

@@ -24,7 +24,7 @@ MAX_BALANCING = 30
 
 
 def _every(action):
-    """A method by which every block does something."""
+    """Make a method by which every block does something."""
 
     def method(self, *arguments, **options):
         for block in self.blocks:
@@ -38,7 +38,7 @@ def _add_parts(totals, parts):
 
 
 def _total(answer, add=operator.add):
-    """A method that adds up what the blocks answer, in their order."""
+    """Make a method that adds up what the blocks answer, in their order."""
 
     def method(self, *arguments):
         blocks = self.blocks
@@ -139,24 +139,24 @@ class Sample:
             block.set_zeta(part)
 
     def zeta_of_outputs(self):
-        """ζ of shape (n, d), with respect to predictions."""
+        """Collect ζ of shape (n, d), with respect to predictions."""
         parts = [block.zeta_of_outputs() for block in self.blocks]
         return (parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)).T
 
     def farthest_targets(self):
-        """The largest |y| of each output."""
+        """Find the largest |y| of each output."""
         return np.max([np.abs(block.targets).max(axis=1) for block in self.blocks], 0)
 
     def has_curvature(self):
-        """Whether any point has a curvature, for each of the losses."""
+        """Tell whether any point has a curvature, for each of the losses."""
         return np.any([block.curvature.any(axis=1) for block in self.blocks], axis=0)
 
     def value(self):
-        """The mean loss."""
+        """Compute the mean loss."""
         return self._fenchel_young()[0]
 
     def certify(self, theta, alpha, anew=True):
-        """Certificate of Θ, from its residuals and ζ.
+        """Certify Θ, from its residuals and ζ.
 
         With an intercept, ζ is made feasible in place.  Unless `anew`, the pull is that
         of the last call, and of what has changed.
@@ -174,7 +174,7 @@ class Sample:
         return Certificate.of(theta, alpha, pulled, value, excess)
 
     def certify_squares(self, theta, alpha, pulled=None):
-        """`certify` of the squared loss at ζ = e, which leaves no excess.
+        """Do `certify` for the squared loss at ζ = e, which leaves no excess.
 
         The pull may be known already.
         """
@@ -182,7 +182,7 @@ class Sample:
         return Certificate.of(theta, alpha, pulled, self._half_squares(), 0.0)
 
     def flow_sums(self):
-        """Σ ω ζ and Σ |ω ζ|, with respect to predictions, of each output: (2, d)."""
+        """Add up ω ζ and |ω ζ|, with respect to predictions, of each output: (2, d)."""
         sums = self._flow_sums()
         if self.exact:
             for j in range(len(sums[0])):
@@ -191,12 +191,12 @@ class Sample:
         return sums
 
     def gradient(self, theta, alpha):
-        """That of the losses and the penalty in Θ, and in b, which has none."""
+        """Compute the gradient of losses and penalty in Θ, and in b, which has none."""
         total, _ = self.flow_sums()
         return self._pull(True) + alpha * theta, total
 
     def changed_rows(self, most):
-        """(rows, weights): what has changed of a sum over points since `grams`.
+        """Find (rows, weights): what has changed of a sum over points since `grams`.
 
         For one output.  Rows (c, r) of `features.inner`, bordered if there is an
         intercept; None if there are more than `most`, or `grams` was not called.
@@ -212,7 +212,7 @@ class Sample:
         return np.concatenate(rows), np.concatenate(weights)
 
     def mean_gram(self, n_rows=None):
-        """(bordered Gram matrix, Σ h), h the mean curvature over outputs of a point.
+        """Compute (bordered Gram matrix, Σ h), h a point's mean curvature over outputs.
 
         From about so many points, which stand for all of them.
         """
@@ -239,7 +239,7 @@ class Sample:
         )
 
     def _balance_jointly(self, mu):
-        """Newton's method in b, for a loss of the norm over outputs."""
+        """Balance by Newton's method in b, for a loss of the norm over outputs."""
         problem = self.problem
         change, no_step = np.zeros(problem.outputs.d), problem.null_theta
         for _ in range(MAX_BALANCING):
@@ -334,7 +334,7 @@ class Block:
         return max(self.step.max(), -self.step.min())
 
     def slope(self, mu, t):
-        """d/dt and d²/dt² of the envelopes of the losses, t steps ahead."""
+        """Compute d/dt and d²/dt² of the envelopes of the losses, t steps ahead."""
         return self.points.slope(self.e, self.step, self.shift, mu, t)
 
     def advance(self, t):
@@ -342,7 +342,7 @@ class Block:
         self.e += t * self.step
 
     def slope_of_intercept(self, j, mu, t):
-        """`slope` where b of output j alone moves, by t."""
+        """Compute `slope` where b of output j alone moves, by t."""
         points, e, shift = self.points, self.e, self.shift
         if len(e) > 1:
             points, e = points.of_output(j), e[j : j + 1]
@@ -389,7 +389,7 @@ class Block:
     # ---- sums ----
 
     def compute_flow(self):
-        """Σ ω ζ and Σ |ω ζ|, with respect to predictions, of each output: (2, d)."""
+        """Add up ω ζ and |ω ζ|, with respect to predictions, of each output: (2, d)."""
         self.flow, sums = self.points.flow(self.zeta, self.flow)
         return sums
 
@@ -400,7 +400,7 @@ class Block:
         self.flow[j, heavy] *= factor
 
     def pull(self, anew):
-        """Bᵀ Σ_i flow_i z_iᵀ."""
+        """Compute Bᵀ Σ_i flow_i z_iᵀ."""
         if anew:
             return self.outputs.pull(self.features, self.flow)
         pulled = self._pulled(self.flow)
@@ -417,7 +417,7 @@ class Block:
         return self.flow.reshape(-1) @ self.e.reshape(-1) / 2
 
     def rounding(self, error, exact):
-        """What rounding hides of the losses, and Σ ω|e·ζ|: `WeightedLoss.rounding`."""
+        """Bound what rounding hides of losses, sum ω|e·ζ|: `WeightedLoss.rounding`."""
         return self.points.rounding(self.e, self.zeta, error, exact)
 
     # ---- Hessians ----
@@ -437,7 +437,7 @@ class Block:
             sums.restart()
 
     def _with_weights(self):
-        """Pairs of sums of Gram matrices and the weights they are to have.
+        """Pair sums of Gram matrices with the weights they are to have.
 
         The curvature of a piecewise loss is its weight divided by the radius of its
         envelope, or 0.  The radius is left out, since stages change it for every point
@@ -452,18 +452,18 @@ class Block:
         return zip(self._grams, self._weights, strict=True)
 
     def n_to_add(self):
-        """How many points, of all outputs, the next `grams` would sum."""
+        """Count the points, of all outputs, that the next `grams` would sum."""
         return sum(gram.n_to_add(h) for gram, h in self._with_weights())
 
     def grams(self):
-        """Bordered Gram matrices of `features.inner`, a list: h for each output.
+        """List bordered Gram matrices of `features.inner`: of h for each output.
 
         Upper triangles, in whose coordinates solvers have their systems.
         """
         return [gram(h) for gram, h in self._with_weights()]
 
     def changed_rows(self, most):
-        """`Sample.changed_rows` of these points."""
+        """Find `Sample.changed_rows` of these points."""
         ((gram, h),) = self._with_weights()
         change = gram.change(h)
         if change is None or np.count_nonzero(change) > most:
@@ -473,14 +473,14 @@ class Block:
         return rows, change[changed]
 
     def gram_of_weights(self):
-        """The Gram matrix of `features.inner` with the weights, of the squared loss."""
+        """Form the Gram matrix of `features.inner` by weights, of the squared loss."""
         return self._gram(self.points.weight)
 
     def _gram(self, h):
         return self.features.inner.gram(h, bordered=self.fit_intercept)
 
     def norm_hessian(self, outputs):
-        """The Hessian without alpha, of a loss of the norm: the upper triangle."""
+        """Form the Hessian without alpha, of a loss of the norm: the upper triangle."""
         inner, zeta = self.features.inner, self.zeta
         r, k, d = inner.r, outputs.k, outputs.d
         across, along = self.curvature
@@ -503,7 +503,7 @@ class Block:
         return H
 
     def hessian_product(self, outputs, theta, b):
-        """(pull, sums): the Hessian of the losses times a step of Θ and b."""
+        """Compute (pull, sums): the Hessian of the losses times a step of Θ and b."""
         du = outputs.predictions(self.features, theta)
         if self.fit_intercept:
             du += b[:, None]
@@ -516,7 +516,7 @@ class Block:
         return outputs.pull(self.features, du), du.sum(axis=1)
 
     def bordered_product(self, v):
-        """The same for one output, in a single pass: [Z 1]ᵀ·diag(h)·[Z 1]·v."""
+        """Compute the same for one output, in one pass: [Z 1]ᵀ·diag(h)·[Z 1]·v."""
         return self.features.bordered_gram_dot(self.curvature[0], v)
 
     @property
@@ -538,7 +538,7 @@ class Block:
         return np.count_nonzero(self._mean_curvature)
 
     def mean_gram(self, share):
-        """(Gram matrix, Σ h) of the mean curvatures of a share of the points."""
+        """Find (Gram matrix, Σ h) of the mean curvatures of a share of the points."""
         h = self._mean_curvature
         if share < 1:
             active = np.flatnonzero(h)

@@ -98,7 +98,7 @@ class Sketch:
         return isinstance(self.weights, np.ndarray)
 
     def __matmul__(self, A):
-        """S · A, from the rows of A at the landmarks."""
+        """Compute S · A, from the rows of A at the landmarks."""
         A = A if sp.issparse(A) else check_real_array(A, "A")
         s, n = self.shape
         if A.shape[0] != n:
@@ -109,18 +109,18 @@ class Sketch:
         )
 
     def scaled_weights(self, dtype=np.float64):
-        """scale · weights, in float32 if `dtype` is float32, else float64."""
+        """Compute scale · weights, in float32 if `dtype` is float32, else float64."""
         dtype = np.float32 if dtype == np.float32 else np.float64
         return (self.scale * self.checked_weights()).astype(dtype, copy=False)
 
     def checked_weights(self):
-        """S_SG, whose arrays may have been changed since the sketch was made."""
+        """Check S_SG, whose arrays may have been changed since the sketch was made."""
         if not self.is_dense:
             check_sparse(self.weights, "weights")
         return self.weights
 
     def take_rows(self, start, end):
-        """Rows [start, end) as a sketch of their own, without null columns."""
+        """Take rows [start, end) as a sketch of their own, without null columns."""
         rows = self.checked_weights()[start:end]
         kept = np.flatnonzero((rows != 0).sum(axis=0))
         return Sketch(
@@ -128,13 +128,13 @@ class Sketch:
         )
 
     def to_scipy(self):
-        """S as a scipy.sparse.csc_array of shape (s, n)."""
+        """Convert S to a scipy.sparse.csc_array of shape (s, n)."""
         weights = sp.coo_array(self.scaled_weights())
         columns = self.indices[weights.col]
         return sp.csc_array((weights.data, (weights.row, columns)), shape=self.shape)
 
     def to_dense(self):
-        """S as an ndarray of shape (s, n)."""
+        """Convert S to an ndarray of shape (s, n)."""
         dense = np.zeros(self.shape)
         weights = self.scaled_weights()
         dense[:, self.indices] = weights if self.is_dense else weights.toarray()
@@ -159,7 +159,7 @@ class _TransposedSketch:
         return self.T.shape[::-1]
 
     def __matmul__(self, A):
-        """Sᵀ · A: rows outside the landmarks are 0."""
+        """Compute Sᵀ · A: rows outside the landmarks are 0."""
         A = check_real_array(A, "A")
         s, n = self.T.shape
         if A.shape[0] != s:
@@ -173,14 +173,14 @@ class _TransposedSketch:
 
 
 def _check_shape(shape):
-    """(s, n), both positive."""
+    """Check (s, n), both positive."""
     if not isinstance(shape, tuple) or len(shape) != 2:
         raise TypeError(f"shape must be a tuple (s, n), got {shape!r}")
     return tuple(check_int(size, "shape", minimum=1) for size in shape)
 
 
 def _check_landmarks(indices, n):
-    """Increasing numbers of points, int64."""
+    """Check increasing numbers of points, int64."""
     indices = check_real_array(indices, "indices")
     if indices.ndim != 1 or (indices.dtype.kind not in "iu" and len(indices)):
         raise TypeError(
@@ -196,7 +196,7 @@ def _check_landmarks(indices, n):
 
 
 def _check_weights(weights):
-    """S_SG, CSC or dense, of finite float64."""
+    """Check S_SG, CSC or dense, of finite float64."""
     if sp.issparse(weights):
         weights = sp.csc_array(check_sparse(weights, "weights"), dtype=np.float64)
         values = weights.data
@@ -215,7 +215,7 @@ def _product_dtype(A):
 
 
 def _check_n(n):
-    """The number of points of a sketch."""
+    """Check the number of points of a sketch."""
     n = check_int(n, "n", minimum=1)
     if n > MAX_POINTS:
         raise ValueError(f"n must be at most {MAX_POINTS}, got {n}")
@@ -223,7 +223,7 @@ def _check_n(n):
 
 
 def _checked_range(bounds, size, name):
-    """(start, end) inside [0, size); None is all of it."""
+    """Check (start, end) inside [0, size); None is all of it."""
     if bounds is None:
         return 0, size
     start, end = (check_int(bound, name, minimum=0) for bound in bounds)
@@ -233,7 +233,7 @@ def _checked_range(bounds, size, name):
 
 
 def _csc_without_null_columns(values, rows, columns, shape):
-    """indices and S_SG of entries in any order; entries at one place add up."""
+    """Make indices and S_SG of entries in any order; entries at one place add up."""
     order = np.argsort(columns, kind="stable")  # merges rows, which are sorted
     columns = columns[order]
     is_first = np.ones(len(columns), bool)
@@ -402,7 +402,7 @@ class PSparsified(_Blockwise):
         return Sketch(shape, indices, weights, scale)
 
     def _draw_entries(self, key, rows, columns, p, n_threads):
-        """The non-zeros of a part of the sketch, row by row."""
+        """Draw the non-zeros of a part of the sketch, row by row."""
         n_rows, width = rows[1] - rows[0], columns[1] - columns[0]
         counts = np.full(n_rows, width, np.int64)
         # a block costs as much as an entry
@@ -564,7 +564,7 @@ class SubSampling(Distribution):
         return indices.astype(np.int64)
 
     def _uniform(self, n, key):
-        """The first s different values of a sequence of uniform draws."""
+        """Draw the first s different values of a sequence of uniform draws."""
         if self.s > n:
             raise ValueError(f"s={self.s} points cannot be chosen out of n={n}")
         generator = make_generator(key)
@@ -659,13 +659,13 @@ class ROS(Distribution):
 
 
 def _hadamard_row(frequency, n):
-    """Row `frequency` of the orthonormal Hadamard transform."""
+    """Compute row `frequency` of the orthonormal Hadamard transform."""
     parity = np.bitwise_count(frequency & np.arange(n)) & 1
     return (1.0 - 2.0 * parity) / np.sqrt(n)
 
 
 def _cosine_row(frequency, n):
-    """Row `frequency` of the orthonormal cosine transform of type II."""
+    """Compute row `frequency` of the orthonormal cosine transform of type II."""
     if frequency == 0:
         return np.full(n, 1 / np.sqrt(n))
     # the angle is reduced in integers, where it is exact
@@ -687,7 +687,7 @@ WITH_P = {"p-sr": "rademacher", "p-sg": "gaussian"}
 
 
 def get_sketch(sketch, s, p=None):
-    """The distribution behind a name; an object carries its own rows and p."""
+    """Find the distribution behind a name; an object carries its own rows and p."""
     if isinstance(sketch, str):
         make = SKETCHES[check_option(sketch, "sketch", SKETCHES)]
         if p is None:

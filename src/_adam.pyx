@@ -59,7 +59,7 @@ def adam_steps(
     intp_t batch,
     intp_t n_steps,
 ):
-    """Steps over the listed rows, in batches; n_steps were done before."""
+    """Take steps over the listed rows, in batches; n_steps were done before."""
     cdef:
         psk_machine machine
         psk_adam options

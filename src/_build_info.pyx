@@ -28,5 +28,5 @@ COMPILER = PSK_COMPILER.decode()
 
 
 def openmp_max_threads():
-    """Threads that OpenMP would use in the calling thread, 1 without OpenMP."""
+    """Count threads that OpenMP would use in the calling thread, 1 without OpenMP."""
     return omp_get_max_threads()

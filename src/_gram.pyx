@@ -102,13 +102,13 @@ cdef inline const psk_engine *get_engine(bint is_double) noexcept nogil:
 
 
 def block_shape(bint is_double):
-    """(mr, nr, name): landmarks and points of a register block, SIMD level."""
+    """Return (mr, nr, name): landmarks and points of a register block, SIMD level."""
     cdef const psk_engine *engine = get_engine(is_double)
     return engine.mr, engine.nr, engine.name.decode()
 
 
 cdef inline double inverse_norm(const real_t *x, intp_t d) noexcept nogil:
-    """1 / |x|, and 0 for x = 0; scaled by max |x_k|, whose square may overflow."""
+    """Compute 1 / |x|, 0 for x = 0; scaled by max |x_k|, whose square may overflow."""
     cdef:
         intp_t k
         double largest = 0
@@ -229,7 +229,7 @@ cdef inline void keep_triangle(
     intp_t row_start,
     intp_t col_start,
 ) noexcept nogil:
-    """Entries above the diagonal stay, the diagonal is halved, the rest is 0.
+    """Keep entries above the diagonal, halve the diagonal, and set the rest to 0.
 
     So U + Uᵀ is all of the symmetric K[idx, idx], from half of its entries.
     """
@@ -506,7 +506,7 @@ def workspace_size(
     bint is_double, intp_t s, intp_t d, bint dense, intp_t row_tile, intp_t col_tile,
     intp_t argument_rows,
 ):
-    """Bytes of one thread's workspace, for tiles of that size and s rows of results.
+    """Count bytes of a thread's workspace, for tiles of that size and s result rows.
 
     argument_rows is group · row_tile for several gammas, else 0.
     """
@@ -522,7 +522,7 @@ def workspace_size(
 
 
 cdef inline char *take(char **cursor, intp_t n_bytes) noexcept nogil:
-    """The next n_bytes of a buffer, and the cursor moved on to a cache line."""
+    """Take the next n_bytes of a buffer, and move the cursor on to a cache line."""
     cdef char *part = cursor[0]
     cursor[0] = part + (n_bytes + 63) // 64 * 64
     return part
@@ -684,7 +684,7 @@ def column_moments(
     double[:, ::1] m2,        # OUT (n_chunks, d), or None
     int n_threads,
 ):
-    """Column means of each chunk of rows; m2: sums of squared deviations."""
+    """Compute column means of each chunk of rows; m2: sums of squared deviations."""
     cdef:
         intp_t n = X.shape[0]
         intp_t d = X.shape[1]

@@ -82,7 +82,7 @@ MATMUL_ROWS = DOT_ROWS
 # numbers of rows, which may be larger, are cut to blocks, as tiles of features are; and
 # what else is cast is the side of a square matrix that is in memory.
 cdef int to_int(intp_t number) except? -1:
-    """The number as BLAS takes it."""
+    """Convert the number to what BLAS takes."""
     if number > INT_MAX:
         raise OverflowError(f"BLAS takes sizes of at most {INT_MAX}, got {number}")
     return <int>number
@@ -93,7 +93,7 @@ def column_range(
     double[:, :, ::1] partial,    # INOUT (n_groups, 3, r): sums, minima, maxima
     int n_threads,
 ):
-    """Sums, minima and maxima of the columns of Z, for each group of rows."""
+    """Find sums, minima and maxima of the columns of Z, for each group of rows."""
     cdef:
         intp_t n = Z.shape[0]
         intp_t n_groups = partial.shape[0]
@@ -217,7 +217,7 @@ cdef const double *as_doubles(
     intp_t n_rows,
     double *buffer,               # WORK (OUTPUT_ROWS, r)
 ) noexcept nogil:
-    """The rows as a block of doubles: Z itself, where it is one."""
+    """Return the rows as a block of doubles: Z itself, where it is one."""
     if real_t is double:
         if rows == NULL:
             return Z
@@ -356,7 +356,7 @@ cdef void gram_tile(
     double *out,                  # INOUT (r, stride), row-major, upper triangle
     intp_t stride,
 ) noexcept nogil:
-    """One tile of out += Zᵀ·diag(weight)·Z, over the listed rows."""
+    """out += Zᵀ·diag(weight)·Z in one tile, over the listed rows."""
     cdef:
         double one = 1
         intp_t row_start = row_tile * TILE

@@ -236,7 +236,7 @@ def slope(
     double t,
     int n_threads,
 ):
-    """d/dt and d²/dt² of Σ weight · l(e + t step + mu shift)."""
+    """Compute d/dt and d²/dt² of Σ weight · l(e + t step + mu shift)."""
     cdef:
         intp_t d = e.shape[0]
         intp_t n = e.shape[1]
@@ -262,7 +262,7 @@ def fenchel_young(
     bint radial,
     int n_threads,
 ):
-    """Σ weight · l(e) and Σ weight · (l(e) + l*(zeta) - e·zeta)."""
+    """Compute Σ weight · l(e) and Σ weight · (l(e) + l*(zeta) - e·zeta)."""
     cdef:
         intp_t d = e.shape[0]
         intp_t n = e.shape[1]

@@ -34,7 +34,7 @@ cdef struct Stream:
 
 
 cdef inline double uniform(uint64_t word) noexcept nogil:
-    """Uniform on (0, 1], 53 bits."""
+    """Turn a random word into a uniform number on (0, 1], of 53 bits."""
     return <double>((word >> 11) + 1) * (1.0 / 9007199254740992.0)
 
 
@@ -68,7 +68,7 @@ cdef inline bint next_entry(Stream *stream, int64_t width) noexcept nogil:
 
 
 cdef inline double entry_value(const Stream *stream, bint gaussian) noexcept nogil:
-    """The value of the current entry, before scaling."""
+    """Compute the value of the current entry, before scaling."""
     if gaussian:  # Box and Muller
         return (sqrt(-2.0 * log(uniform(stream.words[1])))
                 * cos(TWO_PI * uniform(stream.words[2])))
@@ -85,7 +85,7 @@ cdef int64_t draw_row(
     int64_t *columns,       # OUT relative to col_start; NULL: not wanted
     double *values,         # OUT; NULL: only count
 ) noexcept nogil:
-    """Entries of one row in [col_start, col_end); returns their number."""
+    """Draw entries of one row in [col_start, col_end); return their number."""
     cdef:
         int64_t block, column, width
         int64_t n_entries = 0
@@ -114,7 +114,7 @@ def count_entries(
     int64_t[::1] counts,        # OUT (n_rows,)
     int n_threads,
 ):
-    """Number of non-zeros in each row of a part of S."""
+    """Count the non-zeros in each row of a part of S."""
     cdef int64_t i
     for i in prange(counts.shape[0], nogil=True, num_threads=n_threads,
                     use_threads_if=n_threads > 1, schedule="static"):

@@ -107,7 +107,7 @@ class SketchedEstimator(BaseEstimator):
         return is_precomputed(self.kernel)
 
     def _check_points(self, X, reset, **options):
-        """X (and y) as arrays; float32 stays, all other numbers become float64."""
+        """Convert X (and y) to arrays; float32 stays, other numbers become float64."""
         options = dict(dtype=[np.float64, np.float32], **options)
         if not self._is_precomputed():
             # of new points, the feature map finds what is not finite
@@ -167,13 +167,13 @@ class SketchedEstimator(BaseEstimator):
         )
 
     def _seed(self):
-        """random_state as an integer, so that everything is drawn alike."""
+        """Make random_state an integer, so that everything is drawn alike."""
         if isinstance(self.random_state, Integral):
             return check_int(self.random_state, "random_state", minimum=0)
         return int(philox_key(self.random_state)[0])
 
     def _map_maker(self, X, weight, gamma):
-        """A function of a sketch that makes a map, not yet fitted."""
+        """Make a function of a sketch that makes a map, not yet fitted."""
         if isinstance(gamma, str) and gamma not in GAMMA_RULES:
             raise ValueError(
                 "gamma must be a positive number, 'scale', 'median' or, if there is a "
@@ -196,7 +196,7 @@ class SketchedEstimator(BaseEstimator):
         return make_map
 
     def _fit_map(self, make_map, X, y, weight, seed, form="transform", **options):
-        """The fitted map, and the features of X: an array, factored, or None."""
+        """Fit the map; return it, and features of X: an array, factored, or None."""
         vars(self).pop("growth_", None)
         if is_auto(self.n_components, "n_components"):
             if options.get("storage", "auto") != "auto":
@@ -211,7 +211,7 @@ class SketchedEstimator(BaseEstimator):
         return feature_map, getattr(feature_map, f"fit_{form}")(X, **options)
 
     def _fit_maps(self, X, y, weight, seed, gammas, X_new, formed, room):
-        """(map, Z, Z_new) for each gamma; distances are computed once if possible.
+        """Yield (map, Z, Z_new) for each gamma; distances are taken once if possible.
 
         Unless `formed`, features may be factored.  They may be in `room`, the memory of
         those of before, which must not be in use any more.
@@ -235,7 +235,7 @@ class SketchedEstimator(BaseEstimator):
             yield fit_and_transform(make_map(sketch), X, X_new, formed, room)
 
     def _draw_sketch(self, make_map, X, y, weight, seed):
-        """The drawn sketch of the points."""
+        """Draw the sketch of the points."""
         n = X.shape[0]
         s = check_int(self.n_components, "n_components", minimum=1)
         if isinstance(self.sketch, str) and s >= n:
@@ -264,7 +264,7 @@ class SketchedEstimator(BaseEstimator):
         return choose_sketch(make_map, X, y, s, kind, seed, precomputed, weight)
 
     def _grow_map(self, make_map, X, y, weight, seed):
-        """`_fit_map` with as many rows as pay."""
+        """Do `_fit_map` with as many rows as pay."""
         if not isinstance(self.sketch, str):
             raise ValueError(
                 "n_components='auto' needs a sketch by name, which has no rows yet, "
@@ -292,7 +292,7 @@ class SketchedEstimator(BaseEstimator):
         return feature_map, Z
 
     def _most_rows(self, n):
-        """How far n_components="auto" may grow, by the memory for features."""
+        """Tell how far n_components="auto" may grow, by the memory for features."""
         limit = check_memory_limit(self.memory_limit)
         return min(n, MAX_ROWS, max(FIRST_ROWS, limit // (GROWTH_ARRAYS * 8 * n)))
 
@@ -362,7 +362,7 @@ class SketchedEstimator(BaseEstimator):
 
 
 def _are_equal(sketch, other):
-    """Whether two sketches, drawn from one seed, are of the same distribution."""
+    """Tell whether two sketches, drawn from one seed, are of the same distribution."""
     same = np.array_equal(sketch.indices, other.indices)
     return same and sketch.scale == other.scale
 
@@ -380,7 +380,7 @@ def all_or_nothing(estimator):
 
 
 def _name_text_columns(X):
-    """The columns of a frame that hold text, for a message."""
+    """Name the columns of a frame that hold text, for a message."""
     dtypes = getattr(X, "dtypes", None)
     columns = getattr(X, "columns", None)
     if columns is None or dtypes is None:
@@ -423,7 +423,7 @@ class SketchedMachine(SketchedEstimator):
             return self._fit_checked(X, y, weight)
 
     def _fit_checked(self, X, y, weight):
-        """`fit` to what `_check_data` returns."""
+        """Fit to what `_check_data` returns."""
         if weight is not None and not weight.all() and not self._is_precomputed():
             used = np.flatnonzero(weight)
             X, y, weight = _safe_split(self, X, y, used)[0], y[used], weight[used]
@@ -453,7 +453,7 @@ class SketchedMachine(SketchedEstimator):
         return self
 
     def _takes_factored_features(self):
-        """Whether there is one output, of a smooth loss.
+        """Tell whether there is one output, of a smooth loss.
 
         Products of several outputs with an array cost less, and corners need it.
         """
@@ -461,7 +461,7 @@ class SketchedMachine(SketchedEstimator):
         return loss is not None and loss().smooth and not self._decision_shape()
 
     def _check_data(self, X, y, sample_weight):
-        """X, y, and weights or None, as arrays."""
+        """Check the data; return X, y, and weights or None, as arrays."""
         X, y = self._check_points(X, True, y=y, **self._y_options())
         if self._y_options().get("y_numeric") and y.dtype.kind not in "biuf":
             raise ValueError(
@@ -489,11 +489,11 @@ class SketchedMachine(SketchedEstimator):
         return X, y, sample_weight
 
     def _balance(self, y, weight):
-        """Weights, those of classes included."""
+        """Return weights, those of classes included."""
         return weight
 
     def _warm_model(self):
-        """The model of the last fit, if this one is to begin there."""
+        """Find the model of the last fit, if this one is to begin there."""
         if not self.warm_start or not hasattr(self, "feature_map_"):
             return None
         if self.feature_map_.n_features_in_ != self.n_features_in_:
@@ -503,12 +503,12 @@ class SketchedMachine(SketchedEstimator):
         return self.coef_, self.intercept_
 
     def _map_parameters(self):
-        """What another map is made of."""
+        """Collect what another map is made of."""
         names = ("kernel", "gamma", "sketch", "n_components", "p", "rtol")
         return {name: getattr(self, name) for name in names}
 
     def _solve(self, Z, y, weight, alphas, *, start=None, warm=False):
-        """A result for each alpha, on features."""
+        """Solve on features; return a result for each alpha."""
         options = self._solve_options(weight)
         Z = as_features(Z, resolve_n_threads(self.n_threads))  # for a pilot as well
         self.loss_, output_matrix, pilot = self._problem(Z, y, options)
@@ -532,7 +532,7 @@ class SketchedMachine(SketchedEstimator):
         )
 
     def _solve_options(self, weight):
-        """What a pilot fit shares with the fit itself."""
+        """Collect what a pilot fit shares with the fit itself."""
         return dict(
             sample_weight=weight,
             fit_intercept=self.fit_intercept,
@@ -540,13 +540,13 @@ class SketchedMachine(SketchedEstimator):
         )
 
     def _get_alpha(self, alpha, y, weight):
-        """alpha as a number."""
+        """Make alpha a number."""
         if is_auto(alpha, "alpha"):
             return default_alpha(len(y), weight) / self._alpha_unit(y, weight)
         return check_positive(alpha, "alpha")
 
     def _alpha_unit(self, y, weight):
-        """What default alphas are divided by, so that no unit of y matters."""
+        """Compute what default alphas are divided by, so that no unit of y matters."""
         return 1.0
 
     def _grow(self, features, X, y, weight, seed, rtol):
@@ -604,7 +604,7 @@ class SketchedMachine(SketchedEstimator):
             raise ValueError(f"{missing[0]} is missing")
 
     def _decide(self, X):
-        """Z @ coef_ + intercept_ of new points."""
+        """Compute Z @ coef_ + intercept_ of new points."""
         check_is_fitted(self)
         X = self._check_points(X, reset=False)
         with single_threaded_blas():
@@ -612,14 +612,14 @@ class SketchedMachine(SketchedEstimator):
 
 
 def default_alpha(n, weight=None):
-    """alpha of n points; whole weights repeat them, others weigh but do not count."""
+    """Find alpha of n points; whole weights repeat them, others do not change n."""
     if weight is not None and (weight == np.floor(weight)).all():
         n = weight.sum()
     return DEFAULT_PENALTY / n
 
 
 def is_auto(value, name):
-    """Whether a parameter, else a number, is "auto"."""
+    """Tell whether a parameter, else a number, is "auto"."""
     if isinstance(value, str) and value != "auto":
         raise ValueError(f"{name} must be a number or 'auto', got {value!r}")
     return isinstance(value, str)

@@ -118,7 +118,7 @@ n_features_in_, feature_names_in_
         self.verbose = verbose
 
     def decision_function(self, X):
-        """Decisions: above 0 means the second class, or the largest one wins.
+        """Compute decisions: above 0 means the second class, or the largest one wins.
 
         Parameters
         ----------
@@ -148,7 +148,7 @@ n_features_in_, feature_names_in_
 
     @available_if(_has_probabilities)
     def predict_proba(self, X):
-        """Probabilities of the classes, for the logistic loss.
+        """Predict probabilities of the classes, for the logistic loss.
 
         Parameters
         ----------
@@ -162,7 +162,7 @@ n_features_in_, feature_names_in_
 
     @available_if(_has_probabilities)
     def predict_log_proba(self, X):
-        """The logarithm of `predict_proba`.
+        """Compute the logarithm of `predict_proba`.
 
         Parameters
         ----------
@@ -199,7 +199,7 @@ n_features_in_, feature_names_in_
         return dict()
 
     def _encode(self, y):
-        """+1 and -1, in a column for each class if there are more than two."""
+        """Turn y into +1 and -1, a column for each class if they are more than two."""
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         n_classes = len(self.classes_)

@@ -115,7 +115,7 @@ class QuantileDisplay:
 
 
 def _last_step(estimator):
-    """The machine at the end of a pipeline, or the estimator itself."""
+    """Find the machine at the end of a pipeline, or the estimator itself."""
     return estimator[-1] if hasattr(estimator, "steps") else estimator
 
 

@@ -150,7 +150,7 @@ n_features_in_, feature_names_in_
         return np.sort(self._predict_levels(X)[:, ends], axis=1)
 
     def score(self, X, y, sample_weight=None):
-        """The share of the pinball loss of constant quantiles that is explained.
+        """Find the share of the pinball loss of constant quantiles that is explained.
 
         1 is perfect, and 0 as good as the quantiles of y itself, for all points alike:
         scikit-learn's `d2_pinball_score`, of the sum over levels.
@@ -212,13 +212,13 @@ n_features_in_, feature_names_in_
 
 
 def _find_level(levels, level):
-    """The place of a level, but for rounding; None if it is not there."""
+    """Find the place of a level, but for rounding; None if it is not there."""
     close = np.flatnonzero(np.isclose(levels, level, rtol=0, atol=1e-9))
     return int(close[0]) if len(close) else None
 
 
 def _ratio(part, whole):
-    """part / whole; 0 for 0 / 0, and 1 for other parts of nothing, as in `r2_score`."""
+    """Divide: 0 for 0 / 0, and 1 for other parts of nothing, as in `r2_score`."""
     if part == 0:
         return 0.0
     return part / whole if whole > 0 else 1.0

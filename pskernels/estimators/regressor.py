@@ -238,7 +238,7 @@ random_state, verbose
 
 
 def _fit_pilot(Z, y, options):
-    """(model, robust size of its errors): Huber's loss, its kappa from y alone."""
+    """Fit Huber's loss, its kappa from y alone: (model, robust size of its errors)."""
     weight = options["sample_weight"]
     kappa = HUBER_KAPPA * scale_of(y, weight)
     alpha = default_alpha(len(y), weight)

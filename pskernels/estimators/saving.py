@@ -197,7 +197,7 @@ class _Arrays:
             raise ValueError("its members are compressed, or larger than the file")
 
     def take(self, name):
-        """An array of its own memory."""
+        """Read an array into memory of its own."""
         member = self._members.pop(f"{name}.npy", None)
         if member is None:
             raise ValueError(f"the array {name!r} is missing, or named twice")
@@ -225,7 +225,7 @@ def _library_version():
 
 
 def _encode(value, arrays, name):
-    """The node of a value; `name` is what it is called in an error."""
+    """Encode a value as a node; `name` is what it is called in an error."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if type(value) is float:
@@ -303,7 +303,7 @@ def _encode_object(value, arrays, name):
 
 
 def _decode(node, arrays):
-    """The value of a node."""
+    """Decode the value of a node."""
     if not isinstance(node, (dict, list)):
         return node
     kind = node["$"]
@@ -333,7 +333,7 @@ def _decode(node, arrays):
 
 
 def _decode_key(node, arrays):
-    """A label or a name; large integers could be chosen to have the same hash."""
+    """Decode a label or name; large integers could be chosen to have the same hash."""
     key = _decode(node, arrays)
     if isinstance(key, int) and abs(key) >= MAX_KEY:
         raise ValueError("a dictionary has a key that is too large")
@@ -407,13 +407,13 @@ def _is_numbers(values):
 
 
 def _is_matrix(value):
-    """Finite float64, dense, of one or two dimensions."""
+    """Accept finite float64, dense, of one or two dimensions."""
     dense = isinstance(value, np.ndarray) and value.ndim in (1, 2)
     return dense and value.dtype == np.float64 and _is_numbers(value)
 
 
 def _is_points(value):
-    """Finite numbers in rows, dense or sparse; None where K is precomputed."""
+    """Accept finite numbers in rows, dense or sparse; None where K is precomputed."""
     if value is None or sp.issparse(value):  # whose numbers are finite
         return True
     return isinstance(value, np.ndarray) and value.ndim == 2 and _is_numbers(value)

@@ -80,7 +80,7 @@ class Search:
         vars(self).update({name: vars(machine)[name] for name in learnt})
 
     def _make_machine(self):
-        """The machine of a candidate, with the parameters that all of them share."""
+        """Make the machine of a candidate, with the parameters that all share."""
         given = self.get_params(deep=False)
         shared = given.keys() & set(self._machine_type._get_param_names())
         machine = self._machine_type(**{name: given[name] for name in shared})
@@ -94,7 +94,7 @@ class Search:
         return grid
 
     def _tubes(self):
-        """Candidates of further parameters, by name."""
+        """List candidates of further parameters, by name."""
         return {}
 
     def _get_alphas(self, machine, y, weight):
@@ -128,7 +128,7 @@ class Search:
         ]
 
     def _score(self, folds, candidates):
-        """Scores of all candidates, (candidates, folds)."""
+        """Score all candidates: (candidates, folds)."""
         scores, room = np.empty((len(candidates), len(folds))), {}
         with progress(len(folds), "folds", self.verbose) as report:
             for k, fold in enumerate(folds):
@@ -137,7 +137,7 @@ class Search:
         return scores
 
     def _keep_scores(self, candidates, scores):
-        """cv_results_ as in `GridSearchCV`, and the best candidate."""
+        """Set cv_results_ as in `GridSearchCV`, and the best candidate."""
         mean = scores.mean(axis=1)
         results = {
             f"param_{name}": _as_array([candidate[name] for candidate in candidates])
@@ -159,13 +159,13 @@ class Search:
 
 
 def _as_array(values):
-    """Numbers, or objects if there are words among them, as in `GridSearchCV`."""
+    """Make an array of numbers, of objects if some are words, as in `GridSearchCV`."""
     words = any(isinstance(value, str) for value in values)
     return np.ma.array(values, dtype=object if words else float)
 
 
 def check_candidates(values, name):
-    """A list of at least one Python number or string."""
+    """Make a list of at least one Python number or string."""
     values = [values] if np.ndim(values) == 0 else list(values)
     if not values:
         raise ValueError(f"{name} must have at least one value, got none")
@@ -175,7 +175,7 @@ def check_candidates(values, name):
 
 
 def default_gammas(kernel, X, weight, memory_limit):
-    """Gammas around that of the rule "scale"; None if the kernel has its own."""
+    """Find gammas around that of the rule "scale"; None if the kernel has its own."""
     named = get_kernel(kernel)
     if not isinstance(named, GammaKernel) or named is kernel:
         return None
@@ -186,7 +186,7 @@ def default_gammas(kernel, X, weight, memory_limit):
 
 
 def choose_gamma(machine, X, y, weight, seed):
-    """The best of `default_gammas` by a few folds of some points; gamma="cv"."""
+    """Choose the best of `default_gammas` by a few folds of some points; gamma="cv"."""
     gammas = default_gammas(machine.kernel, X, weight, machine.memory_limit)
     if gammas is None:
         raise ValueError(
@@ -224,12 +224,12 @@ class Fold:
         self._scorer = scorer
 
     def _used(self, indices):
-        """Those of a positive weight."""
+        """Keep those of a positive weight."""
         indices = np.arange(self._X.shape[0])[indices]  # masks, too
         return indices if self._weight is None else indices[self._weight[indices] > 0]
 
     def _take(self, indices, others=None):
-        """(X, y, weight) of some points."""
+        """Take (X, y, weight) of some points."""
         X, y = _safe_split(self._machine, self._X, self._y, indices, others)
         return X, y, None if self._weight is None else self._weight[indices]
 
@@ -237,7 +237,7 @@ class Fold:
         return self._take(self._test, self._train)
 
     def score(self, candidates, room=None):
-        """Scores of candidates; `room` is memory that folds share."""
+        """Score candidates; `room` is memory that folds share."""
         machine = clone(self._machine).set_params(verbose=0)
         X, y, weight = self._take(self._train)
         testing = self._testing()
@@ -267,14 +267,14 @@ class Fold:
         return scores
 
     def _portions(self, machine, gammas):
-        """Gammas whose features fit into memory side by side."""
+        """Divide gammas into those whose features fit into memory side by side."""
         width = getattr(machine.sketch, "s", machine.n_components)
         limit = check_memory_limit(machine.memory_limit)
         size = max(1, int(limit // (8 * width * self._X.shape[0])))
         return [gammas[i : i + size] for i in range(0, len(gammas), size)]
 
     def _fit(self, machine, numbers, candidates, Z, targets, weight, Z_test):
-        """(number, model, decisions of test points) for candidates of one gamma."""
+        """Yield (number, model, decisions of test points) for candidates of a gamma."""
         for tube, chosen in _group(numbers, lambda k: _tube(candidates[k])).items():
             machine.set_params(**dict(tube))
             chosen = [numbers[k] for k in chosen]
@@ -287,7 +287,7 @@ class Fold:
                 yield number, result, decisions
 
     def _models(self, machine, Z, y, weight, alphas, Z_test):
-        """(model, decisions of test points) for each alpha."""
+        """Yield (model, decisions of test points) for each alpha."""
         warm = machine.warm_start
         for result in machine._solve(Z, y, weight, alphas, warm=warm):
             yield result, result.predict(Z_test)
@@ -313,7 +313,7 @@ class Fold:
 
 
 def _takes_weights(scorer):
-    """Whether a scorer has weights: those of scikit-learn do, functions may."""
+    """Tell whether a scorer has weights: those of scikit-learn do, functions may."""
     if not inspect.isfunction(scorer):
         return True
     return "sample_weight" in inspect.signature(scorer).parameters
@@ -341,7 +341,7 @@ class LeaveOneOut(Fold):
 
 
 def _group(items, key):
-    """Numbers of items, by what they have in common."""
+    """Group the numbers of items by what they have in common."""
     groups = {}
     for number, item in enumerate(items):
         groups.setdefault(key(item), []).append(number)
@@ -349,7 +349,7 @@ def _group(items, key):
 
 
 def _tube(candidate):
-    """What a candidate has beside alpha and gamma."""
+    """Take what a candidate has beside alpha and gamma."""
     return tuple(i for i in candidate.items() if i[0] not in ("alpha", "gamma"))
 
 

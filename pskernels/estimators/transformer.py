@@ -129,7 +129,7 @@ class KernelSketch(
         return self
 
     def fit_transform(self, X, y=None):
-        """``fit(X, y).transform(X)``.
+        """Compute ``fit(X, y).transform(X)``.
 
         Parameters
         ----------
@@ -167,7 +167,7 @@ class KernelSketch(
         return grow(features, residual, rtol, self._most_rows(X.shape[0]), scale=1.0)
 
     def transform(self, X):
-        """The features of points.
+        """Compute the features of points.
 
         Parameters
         ----------

@@ -195,7 +195,7 @@ def path(
     n_threads=None,
     verbose=0,
 ):
-    """`solve` for several alphas, each from the solution before it.
+    """Run `solve` for several alphas, each from the solution before it.
 
     Checks, the model without features and sums over points are shared; for the
     squared loss that is the whole Gram matrix.  Large alphas come first, whatever
@@ -237,7 +237,7 @@ tol, max_iter, start, n_threads, verbose
 
 
 def _run(Z, y, *, alphas, loss, warm, n_threads, **options):
-    """A result for each alpha, on features that are formed where that is needed."""
+    """Solve for each alpha, on features that are formed where that is needed."""
     alphas = [_check_alpha(alpha) for alpha in alphas]
     loss = get_loss(loss)
     n_threads = resolve_n_threads(n_threads)
@@ -355,7 +355,7 @@ class _Run:
     verbose: int
 
     def along(self, alphas, start):
-        """Results for alphas, large ones first; if warm, each from the one before."""
+        """Solve for alphas, large ones first; if warm, each from the one before."""
         if self._by_output():
             _check_start(start, self.features.r, len(self.Y))
             paths = [
@@ -390,7 +390,7 @@ class _Run:
         return results
 
     def _by_output(self):
-        """Whether it is one problem for each output."""
+        """Tell whether it is one problem for each output."""
         together = self.loss.of_norm or isinstance(self.solver, Direct)
         return len(self.Y) > 1 and self.outputs.separate and not together
 
@@ -403,7 +403,7 @@ class _Run:
         )
 
     def _in_directions(self, alphas, start):
-        """The squared loss in the k directions that M has; in all others, a constant.
+        """Solve the squared loss in the k directions that M has; in others, a constant.
 
         ‖u - y‖² = ‖Vᵀ(u - y)‖² + ‖y - V·Vᵀy‖² if u is in the span of V, but for an
         intercept.
@@ -446,7 +446,7 @@ class _Run:
         ]
 
     def with_residual_matrix(self, first, output_rank):
-        """The same with M from the residuals of a first result."""
+        """Make the same with M from the residuals of a first result."""
         d = len(self.Y)
         intercept = np.reshape(
             first.intercept + self.features.moved(first.coef), (d, 1)
@@ -477,7 +477,7 @@ def _get_outputs(output_matrix, output_rank, Y, weight, n_threads):
 
 
 def get_solver(solver, loss, by_newton=False):
-    """The solver object behind a name or an object, if it can do the loss.
+    """Find the solver object behind a name or an object, if it can do the loss.
 
     `by_newton`: "auto" means Newton's method for the squared loss, too.
     """
@@ -510,7 +510,7 @@ def _check_alpha(alpha):
 
 
 def _check_start(start, r, d):
-    """(coef, intercept) of shapes (r, d) and (d,), or None."""
+    """Check (coef, intercept) of shapes (r, d) and (d,), or None."""
     if start is None:
         return None
     if isinstance(start, SolveResult):
@@ -536,7 +536,7 @@ def _check_start(start, r, d):
 
 
 def _start_of_output(start, j):
-    """That of one output of several."""
+    """Take the start of one output of several."""
     if isinstance(start, SolveResult):
         return _replace(start, start.coef[:, j], start.intercept[j], start.dual[:, j])
     if start is None:
@@ -546,7 +546,7 @@ def _start_of_output(start, j):
 
 
 def _rotated_start(start, V, mean):
-    """That of directions V, around the mean, instead of outputs."""
+    """Turn a start of outputs into that of directions V, around the mean."""
     if isinstance(start, SolveResult):
         intercept = (start.intercept - mean) @ V
         return _replace(start, start.coef @ V, intercept, start.dual @ V)
@@ -576,7 +576,7 @@ def _where_to_start(problem, start):
 
 
 def _is_certified(begin, start, progress):
-    """Whether a result to start from is a solution already, by its own ζ."""
+    """Tell whether a result to start from is a solution already, by its own ζ."""
     sample = progress.sample
     d, n = sample.problem.outputs.d, sample.problem.features.n
     if not isinstance(start, SolveResult) or np.size(start.dual) != d * n:

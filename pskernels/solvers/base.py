@@ -102,7 +102,7 @@ class SolveResult:
     advice: str = field(repr=False)
 
     def predict(self, Z):
-        """Z @ coef + intercept, for an array Z of shape (n, r), or features."""
+        """Compute Z @ coef + intercept, for an array Z of shape (n, r), or features."""
         features = as_features(Z, resolve_n_threads(None))
         r = len(self.coef)
         if features.r != r:
@@ -193,7 +193,7 @@ class Progress:
         return self.relative_gap <= SAFETY * self.tol
 
     def would_suffice(self, certificate):
-        """What `add` would return."""
+        """Tell what `add` would return."""
         value, gap = certificate.objective, certificate.gap
         best, bound = min(self.best, value), max(self._bound, value - gap)
         gap = min(self.gap, gap, max(best - bound, 0.0))
@@ -211,7 +211,7 @@ class Progress:
         return float(self.problem.relative(self.gap, self.best))
 
     def result(self, solver):
-        """The result.
+        """Make the result.
 
         The best model and the best ζ are certified from scratch, unless they just
         were, and what rounding may hide is added to the gap.
@@ -272,7 +272,7 @@ def warn_if_not_converged(result):
 
 
 def merge(results):
-    """One result of several outputs, from those of each output by itself."""
+    """Make one result of several outputs from those of each output by itself."""
     worst = max(results, key=lambda result: result.dual_gap)
     nulls = [result.null_objective for result in results]
     objective, dual_gap = _sum_gaps(results, nulls)
@@ -295,7 +295,7 @@ def merge(results):
 
 
 def _merge_histories(histories, nulls):
-    """One after the other; until its turn an output is where it began, gap included."""
+    """Join them in turn; until then an output is where it began, gap included."""
     current = [history[0] for history in histories]
     n_iter, seconds, merged = 0, 0.0, []
     for j, history in enumerate(histories):
@@ -315,7 +315,7 @@ def _merge_histories(histories, nulls):
 
 
 def _sum_gaps(parts, nulls):
-    """(objective, relative gap) of a sum of objectives with their relative gaps."""
+    """Add up objectives with their relative gaps: (objective, relative gap)."""
     pairs = zip(parts, nulls, strict=True)
     gap = sum(part.dual_gap * gap_scale(part.objective, null) for part, null in pairs)
     objective = sum(part.objective for part in parts)
@@ -323,7 +323,7 @@ def _sum_gaps(parts, nulls):
 
 
 def out_of_directions(result, outputs, means, rest, losses, largest):
-    """The result of all outputs from that of their directions, of the squared loss.
+    """Make the result of all outputs from that of directions, of the squared loss.
 
     Parameters
     ----------
@@ -382,7 +382,7 @@ def certify_model(sample, alpha, theta, intercept, progress):
 
 
 def best_envelope(sample, alpha, theta, intercept):
-    """(mu, gap) of the envelope of the least gap.
+    """Find (mu, gap) of the envelope of the least gap.
 
     A loss that is smooth enough is taken as it is.
     """
@@ -394,7 +394,7 @@ def best_envelope(sample, alpha, theta, intercept):
 
 
 def _certify(sample, alpha, theta, intercept, mu):
-    """(b, n_active, certificate) of Θ at the b that balances an envelope."""
+    """Find (b, n_active, certificate) of Θ at the b that balances an envelope."""
     sample.place(theta, intercept)
     if sample.problem.fit_intercept:
         intercept = intercept + sample.balance(mu)

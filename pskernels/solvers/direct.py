@@ -64,7 +64,7 @@ class _Squares:
         return self.problem.features.n * self.problem.outputs.d
 
     def _evaluate(self, theta, alpha):
-        """(b, certificate) of Θ with its best b; ζ = e leaves no excess."""
+        """Find (b, certificate) of Θ with its best b; ζ = e leaves no excess."""
         sample, outputs = self.sample, self.problem.outputs
         intercept = np.zeros(outputs.d)
         if self.problem.fit_intercept:  # the mean of the targets is 0
@@ -108,7 +108,7 @@ class _Squares:
         return eigh_of_gram(gram)
 
     def _make_newton_step(self, alpha):
-        """A function of the gradient (k, r) that gives the step of Θ."""
+        """Make a function of the gradient (k, r) that gives the step of Θ."""
         values, features = self.problem.outputs.values, self.problem.features
         if np.ptp(values) == 0:
             H = values[0] * self._moments[1]

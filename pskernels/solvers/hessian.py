@@ -25,7 +25,7 @@ MAX_RAISED = 12
 
 
 def centred_gram(bordered):
-    """The covariance of features, upper triangle, from `Features.gram` with a border.
+    """Find the covariance of features, upper triangle, by a bordered `Features.gram`.
 
     Weights add up to 1, and features are not far from 0 (`Features.near_zero`).
     """
@@ -37,7 +37,7 @@ def centred_gram(bordered):
 
 
 def add_penalty(H, n_coef, alpha, penalty=None):
-    """The Hessian of n_coef coefficients and of intercepts, from that of the losses.
+    """Make the Hessian of n_coef coefficients and of intercepts from that of losses.
 
     `penalty` (r, r) is that of each r coefficients, None the identity.
     """
@@ -55,7 +55,7 @@ def add_penalty(H, n_coef, alpha, penalty=None):
 
 
 def sum_hessian(grams, outputs, r):
-    """The Hessian without alpha, of a loss that is a sum over outputs.
+    """Compute the Hessian without alpha, of a loss that is a sum over outputs.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def sum_hessian(grams, outputs, r):
 
 
 def factorise(H, n_threads):
-    """Cholesky factor of a matrix given by its upper triangle.
+    """Compute the Cholesky factor of a matrix given by its upper triangle.
 
     Where rounding has made it indefinite, the diagonal is raised: what is solved
     for is then still a direction of descent.
@@ -118,7 +118,7 @@ def solve_factorised(factor, b):
 
 
 def changed_solve(factor, rows, weights):
-    """A function of b that gives (H + Σ weight·row·rowᵀ)⁻¹·b, from the factor U of H.
+    """Make a function b -> (H + Σ weight·row·rowᵀ)⁻¹·b, from the factor U of H.
 
     With T = U⁻ᵀ·rowsᵀ and D the weights, none of them 0, what H is changed to is
     Uᵀ (I + T·D·Tᵀ) U, and (I + T·D·Tᵀ)⁻¹ = I - T (D⁻¹ + TᵀT)⁻¹ Tᵀ.  Costs
@@ -138,7 +138,7 @@ def changed_solve(factor, rows, weights):
 
 
 def solve_inner(features, solve, gradient, n_coef):
-    """H⁻¹·gradient, where `solve` does that in the coordinates of `features.inner`."""
+    """Compute H⁻¹·gradient; `solve` does so in the coordinates of `features.inner`."""
     shape = -1, features.r
     gradient = gradient.copy()
     gradient[:n_coef] = features.to_inner(gradient[:n_coef].reshape(shape)).ravel()
@@ -148,7 +148,7 @@ def solve_inner(features, solve, gradient, n_coef):
 
 
 def hessian_product(sample, outputs, alpha):
-    """A function of v that gives H·v."""
+    """Make a function of v that gives H·v."""
     problem = sample.problem
     r = problem.features.r
     if outputs.d == 1 and outputs.separate:
@@ -172,7 +172,7 @@ def hessian_product(sample, outputs, alpha):
 
 
 def _product_of_one_output(sample, alpha, v, r):
-    """H·v in a single pass over the rows with a curvature."""
+    """Compute H·v in a single pass over the rows with a curvature."""
     if len(v) == r:  # no intercept
         return sample.bordered_product(np.append(v, 0.0))[:r] + alpha * v
     out = sample.bordered_product(v)
@@ -181,7 +181,7 @@ def _product_of_one_output(sample, alpha, v, r):
 
 
 def direction_preconditioner(gram, rest, outputs, alpha, features):
-    """A function of v that gives P⁻¹·v, where P has curvatures h_i·I.
+    """Make a function of v that gives P⁻¹·v, where P has curvatures h_i·I.
 
     Directions of the outputs, the eigenvectors of M, then have nothing to do with
     each other: P is a block for each, and those of equal eigenvalues are equal.
@@ -227,7 +227,7 @@ def direction_preconditioner(gram, rest, outputs, alpha, features):
 
 
 def conjugate_gradients(product, precondition, b, tolerance, small=0.0):
-    """(x, iterations): A·x = b, up to a share of the right-hand side, in P⁻¹.
+    """Solve A·x = b, up to a share of the right-hand side, in P⁻¹: (x, iterations).
 
     Or until the square of the residual is no more than `small`.
     """

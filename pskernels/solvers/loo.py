@@ -77,7 +77,7 @@ def leave_one_out(
 
 
 def _directions(output_matrix, d):
-    """(V, λ): M = V Λ Vᵀ."""
+    """Find (V, λ): M = V Λ Vᵀ."""
     if isinstance(output_matrix, str):
         if check_option(output_matrix, "output_matrix", STRINGS) == "residual":
             raise ValueError(
@@ -92,7 +92,7 @@ def _directions(output_matrix, d):
 
 
 def _rotate(Z, weight, fit_intercept, n_threads):
-    """Z̃·Q and the eigenvalues of G = Q Λ Qᵀ."""
+    """Compute Z̃·Q and the eigenvalues of G = Q Λ Qᵀ."""
     features = Features(np.ascontiguousarray(Z, np.float64), n_threads)
     if fit_intercept:
         features = features.near_zero()

@@ -193,7 +193,7 @@ class _State:
         return True
 
     def evaluate(self):
-        """ζ and curvatures at Θ, with the best b for it; the certificate."""
+        """Compute ζ and curvatures at Θ, with its best b; return the certificate."""
         if self.problem.fit_intercept:
             self.balanced_by = self.sample.balance(self.mu)
             self.intercept += self.balanced_by
@@ -204,7 +204,7 @@ class _State:
         return self.sample.certify(self.theta, self.alpha, anew=self.exact)
 
     def gradient(self, certificate):
-        """That of the envelope in Θ, and in b if there is an intercept.
+        """Compute the gradient of the envelope in Θ, and in b if there is an intercept.
 
         The best b for a given Θ may leave no point active.  Then nothing tells a
         step in Θ how b will follow, and the two would take turns in ever smaller
@@ -276,7 +276,7 @@ class _State:
             self.drift = 0.0
 
     def compute_anew(self):
-        """Residuals and sums from Θ and b themselves."""
+        """Compute residuals and sums from Θ and b themselves."""
         self.sample.place(self.theta, self.intercept)
         self.drift = 0.0  # bound on the rounding error of residuals
         self.exact = True  # nothing is summed up
@@ -300,7 +300,7 @@ class _Direction:
         self._factor = None  # of the last Hessian, with the mu of its envelope
 
     def __call__(self, state, gradient):
-        """The step in the directions of the outputs that are in use, 0 in others."""
+        """Find the step in the directions of outputs that are in use, 0 in others."""
         outputs = self.problem.outputs.first(state.k_used)
         n_coef = state.k_used * self.problem.features.r
         used = np.r_[:n_coef, state.theta.size : len(gradient)]
@@ -309,7 +309,7 @@ class _Direction:
         return step
 
     def _solve(self, outputs, state, gradient, n_coef):
-        """H⁻¹·gradient, in the directions of the outputs that are given."""
+        """Compute H⁻¹·gradient, in the directions of the outputs that are given."""
         problem, sample = self.problem, self.sample
         if not state.n_active.any():  # nothing but the penalty; b is free
             solution = gradient.copy()
@@ -333,7 +333,7 @@ class _Direction:
         )[0]
 
     def _factorise(self, outputs, mu, n_coef):
-        """The factor of the Hessian, in the coordinates of `features.inner`."""
+        """Compute the factor of the Hessian, in the coordinates of `features.inner`."""
         problem, sample = self.problem, self.sample
         if problem.radial:
             H = sample.norm_hessian(outputs)
@@ -348,7 +348,7 @@ class _Direction:
         return factor
 
     def _after_changes(self, outputs, mu, n_active):
-        """A function that solves by the last factor and what has changed, or None.
+        """Make a function that solves by the last factor and what has changed, or None.
 
         Within a stage few points come or go, and with several outputs too many.
         """
@@ -367,7 +367,7 @@ class _Direction:
         return changed_solve(factor, rows, weights / (self.problem.loss.radius + mu))
 
     def _by_cg(self, outputs, n_active):
-        """Whether CG is cheaper: multiplications, each divided by r."""
+        """Tell whether CG is cheaper: multiplications, each divided by r."""
         if self.hessian != "auto":
             return self.hessian == "cg"
         r, k = self.problem.features.r, outputs.k
@@ -389,7 +389,7 @@ class _Direction:
         return (1.0 if self.quadratic else EXTRA_STEPS) * cg < direct
 
     def _conjugate_gradients(self, outputs, gradient):
-        """H⁻¹·gradient; for one output, the preconditioner is from a subsample."""
+        """Compute H⁻¹·gradient; one output's preconditioner is from a subsample."""
         tolerance = CG_TOLERANCE if outputs.d == 1 else CG_TOLERANCE_OF_OUTPUTS
         if self.quadratic:
             tolerance = EPS
@@ -406,7 +406,7 @@ class _Direction:
         return solution
 
     def _preconditioner(self, outputs):
-        """P⁻¹, which is kept while it serves."""
+        """Make P⁻¹, which is kept while it serves."""
         if outputs.k not in self._preconditioners:
             features = self.problem.features
             gram, rest = self.sample.mean_gram(

@@ -101,7 +101,7 @@ def recommend(
     random_state=None,
     n_threads=None,
 ):
-    """The largest p-sparsified sketch whose fit is likely to keep within a budget.
+    """Find the largest p-sparsified sketch whose fit is likely to keep within a budget.
 
     The largest, not the smallest that will do: what accuracy needs is seen on points
     that are held out.
@@ -184,7 +184,7 @@ def recommend(
     model = calibrate(X, y, make_map, get_loss(loss), alpha, rng, n_threads)
 
     def exceeded(s, m):
-        """What a sketch takes more of than the budget has."""
+        """Name what a sketch takes more of than the budget has."""
         cost = model.predict(n, s, m)
         if cost.seconds > (1 - MARGIN) * seconds:
             return "seconds"
@@ -219,7 +219,7 @@ def recommend(
 
 
 def _largest(exceeded, most, m):
-    """(rows that keep within the budget, at most `most`; what the next ones exceed)."""
+    """Find (rows within the budget, at most `most`; what the next ones exceed)."""
     limit = exceeded(most, m)
     if limit is None:
         return most, "rows"
@@ -239,7 +239,7 @@ def _largest(exceeded, most, m):
 
 
 def _estimate_radius(X, kernel, rng, n_threads):
-    """The critical radius of all points, from the eigenvalues of some."""
+    """Estimate the critical radius of all points, from the eigenvalues of some."""
     n = X.shape[0]
     some = np.sort(rng.choice(n, min(n, SPECTRUM_POINTS), replace=False))
     spectrum = gram_spectrum(X[some], kernel=kernel, exact=True, n_threads=n_threads)
@@ -255,7 +255,7 @@ def _estimate_radius(X, kernel, rng, n_threads):
 
 
 def _parse_budget(budget):
-    """(seconds, bytes), infinite where there is no limit."""
+    """Parse a budget: (seconds, bytes), infinite where there is no limit."""
     limits = {"seconds": np.inf, "bytes": np.inf}
     if isinstance(budget, (list, tuple)) and not budget:
         raise ValueError("budget must not be empty")
@@ -296,7 +296,7 @@ class CostModel(NamedTuple):
     itemsize: int
 
     def predict(self, n, s, m):
-        """Cost of a fit with s rows of m expected non-zeros."""
+        """Predict the cost of a fit with s rows of m expected non-zeros."""
         landmarks = expected_landmarks(n, s, min(1.0, m / n))
         seconds = map_terms(n, s, m) @ self.map_rates
         seconds += solve_terms(n, s) @ self.solve_rates
@@ -306,7 +306,7 @@ class CostModel(NamedTuple):
 
 
 def map_terms(n, s, m):
-    """What the time of a feature map is a sum of."""
+    """List what the time of a feature map is a sum of."""
     landmarks = expected_landmarks(n, s, min(1.0, m / n))
     return np.array(
         [
@@ -320,7 +320,7 @@ def map_terms(n, s, m):
 
 
 def solve_terms(n, s):
-    """What the time of a solver is a sum of."""
+    """List what the time of a solver is a sum of."""
     return np.array([1.0, n * s, n * s**2, s**3])
 
 
@@ -368,19 +368,19 @@ def calibrate(X, y, make_map, loss, alpha, rng, n_threads=None):
 
 
 def _row_values(X):
-    """Numbers that a point takes; a sparse one has an index for each."""
+    """Count numbers that a point takes; a sparse one has an index for each."""
     return 1.5 * X.nnz / X.shape[0] if sp.issparse(X) else X.shape[1]
 
 
 def _make_target(Z, loss, rng):
-    """A function of the features with as much noise; ±1 for classification."""
+    """Draw a function of the features with as much noise; ±1 for classification."""
     signal = Z @ rng.normal(size=Z.shape[1])
     y = signal / (np.std(signal) or 1.0) + rng.normal(size=len(Z))
     return np.where(y > 0, 1.0, -1.0) if loss.margin is not None else y
 
 
 def _fit_rates(measured):
-    """Rates that are not negative, by least squares of relative errors."""
+    """Find rates that are not negative, by least squares of relative errors."""
     from scipy.optimize import nnls  # slow to import
 
     seconds = np.array([row[0] for row in measured])

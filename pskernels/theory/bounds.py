@@ -66,7 +66,7 @@ def excess_risk_bound(
     output_matrix=None,
     delta=0.05,
 ):
-    """The excess-risk theorems, for one output and for several.
+    """Evaluate the excess-risk theorems, for one output and for several.
 
     For a Lipschitz loss
 
@@ -165,7 +165,7 @@ def _norm_and_trace(output_matrix):
 
 
 def satisfiability_constant(p):
-    """c of p-sparsified sketches: 2/√p·(1 + √log 5) + 1.
+    """Compute c of p-sparsified sketches: 2/√p·(1 + √log 5) + 1.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def satisfiability_constant(p):
 
 
 def sketch_rows(n, delta2, d_n, p, *, C0=C0):
-    """Rows that are enough for a p-sparsified sketch: max(C_0·d_n/p², δ_n²·n).
+    """Count rows that are enough for a p-sparsified sketch: max(C_0·d_n/p², δ_n²·n).
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ def sketch_rows(n, delta2, d_n, p, *, C0=C0):
 
 
 def isometry_failure(s, d_n, p):
-    """A bound on the probability that ‖(S·U₁)ᵀ·S·U₁ - I‖ > 1/2: 2·exp(-p²·s/2560).
+    """Bound the probability that ‖(S·U₁)ᵀ·S·U₁ - I‖ > 1/2: 2·exp(-p²·s/2560).
 
     Parameters
     ----------
@@ -245,7 +245,7 @@ def isometry_failure(s, d_n, p):
 
 
 def expected_landmarks(n, s, p):
-    """E[s'] = n·(1 - (1 - p)^s), the non-null columns of a p-sparsified sketch.
+    """Compute E[s'] = n·(1 - (1 - p)^s), the non-null columns of p-sparsified sketches.
 
     Parameters
     ----------
@@ -263,7 +263,7 @@ def expected_landmarks(n, s, p):
 
 
 def optimal_p():
-    """The p with the fewest landmarks at guaranteed accuracy, about 0.7.
+    """Find the p with the fewest landmarks at guaranteed accuracy, about 0.7.
 
     With s = C_0·d_n/p² rows, E[s'] = n·(1 - (1 - p)^s) is least where -log(1 - p)/p²
     is, whatever C_0 and d_n.  That is a statement about the guarantee: next to all
@@ -320,11 +320,11 @@ class Regime:
     d_n: Callable
 
     def rows(self, n, p):
-        """Rows that a p-sparsified sketch needs."""
+        """Compute the rows that a p-sparsified sketch needs."""
         return self.d_n(n) / p**2
 
     def rate(self, n):
-        """Of the excess risk, for a Lipschitz loss."""
+        """Compute the rate of the excess risk, for a Lipschitz loss."""
         return np.sqrt(self.delta2(n))
 
 

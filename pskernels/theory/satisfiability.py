@@ -35,7 +35,7 @@ class KSatisfiability(NamedTuple):
     d_n: int
 
     def holds(self, c):
-        """Whether the sketch is K-satisfiable for the constant c.
+        """Tell whether the sketch is K-satisfiable for the constant c.
 
         `satisfiability_constant(p)` is the one that p-sparsified sketches are promised
         to have.  A sketch that is not wants more rows.
@@ -46,7 +46,7 @@ class KSatisfiability(NamedTuple):
 def k_satisfiability(
     sketch, X, *, kernel="rbf", gamma=None, spectrum=None, n_threads=None
 ):
-    """Both norms of K-satisfiability, and the constant c, of a drawn sketch.
+    """Compute both norms of K-satisfiability, and the constant c, of a drawn sketch.
 
     With K/n = U·D·Uᵀ, U₁ the first d_n eigenvectors, U₂ the others and D₂ the
     eigenvalues of those, S is K-satisfiable for c if

@@ -55,7 +55,7 @@ class Spectrum:
     _vectors: Callable | None = field(default=None, repr=False, compare=False)
 
     def vectors(self, indices, k):
-        """The entries, at some points, of eigenvectors of the k largest values.
+        """Compute the entries, at some points, of eigenvectors of the k largest values.
 
         Parameters
         ----------
@@ -86,7 +86,7 @@ class CriticalRadius(NamedTuple):
 
 
 def critical_radius(spectrum, n=None):
-    """The critical radius δ_n² and the statistical dimension d_n.
+    """Find the critical radius δ_n² and the statistical dimension d_n.
 
     δ_n² is the least positive number with
 
@@ -168,7 +168,7 @@ def _as_spectrum(spectrum, n):
 
 
 def _in_order(values, name):
-    """Eigenvalues decreasing; those that rounding made negative are 0."""
+    """Sort eigenvalues, the largest first; those that rounding made negative are 0."""
     values = np.sort(values)[::-1]
     if values[-1] < -ROUNDING * np.abs(values).max():
         raise ValueError(
@@ -179,14 +179,14 @@ def _in_order(values, name):
 
 
 def _least_radius(values, extra, n):
-    """The least t > 0 with Σ min(t, values) + extra ≤ n·t²."""
+    """Find the least t > 0 with Σ min(t, values) + extra ≤ n·t²."""
     j = np.arange(len(values) + 1)
     rest = np.append(np.cumsum(values[::-1])[::-1], 0.0) + extra
     return float(np.min((j + np.sqrt(j**2 + 4.0 * n * rest)) / (2 * n)))
 
 
 def _most_above(values, residual, t, n):
-    """How many eigenvalues can exceed t, if `residual` may be added to the values."""
+    """Count eigenvalues that can exceed t, if `residual` may be added to the values."""
     above = int(np.count_nonzero(values > t))
     if residual == 0 or t == 0:
         return above
@@ -210,7 +210,7 @@ def gram_spectrum(
     n_threads=None,
     memory_limit=None,
 ):
-    """The largest eigenvalues of K/n, and what they leave out.
+    """Compute the largest eigenvalues of K/n, and what they leave out.
 
     Parameters
     ----------
@@ -297,7 +297,7 @@ def _exact_spectrum(X, kernel, n_threads):
 
 
 def _check_gram(K):
-    """K of a precomputed kernel."""
+    """Check K of a precomputed kernel."""
     if K.shape[0] != K.shape[1]:
         raise ValueError(
             f"X must be a square Gram matrix for a precomputed kernel, got {K.shape}"
@@ -310,7 +310,7 @@ def _check_gram(K):
 
 
 def _sketched_spectrum(feature_map, X, trace):
-    """From Z·Zᵀ/n, of which ZᵀZ/n has the same positive eigenvalues."""
+    """Compute it by Z·Zᵀ/n, of which ZᵀZ/n has the same positive eigenvalues."""
     n = X.shape[0]
     n_threads, _ = feature_map.limits()
     gram = np.zeros((feature_map.rank_, feature_map.rank_))
