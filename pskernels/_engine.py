@@ -20,20 +20,23 @@ from pskernels._validation import common_dtype
 # A panel of K, ROW_TILE landmarks by 4 to 32 points, stays in the first-level
 # cache; GROUP_BYTES of landmarks, one tile or more, in the second-level one.
 # GROUP_ADDITIONS bounds the float32 sums that are not yet carried to double.
+# COL_TILE points are one thread's.  From half to twice of them, of ROW_TILE and of
+# GROUP_BYTES, times are within 5 % (src/NOTES.md; `python bench/roofline.py`).
 ROW_TILE = 120
 GROUP_BYTES = 2**18
 GROUP_ADDITIONS = 256
 COL_TILE = 256
 
 # The cost of a kernel value is counted in features, FIXED_COST of them for the
-# kernel function.  A thread takes well under 0.1 s for a tile of points and a
-# block of landmarks of BLOCK_COST; a first call of FIRST_CALL_COST for each
-# thread shows the speed, by which later ones are cut.
+# kernel function (`python bench/roofline.py` prints times by features).  A thread takes
+# well under 0.1 s for a tile of points and a block of landmarks of BLOCK_COST; a first
+# call of FIRST_CALL_COST for each thread shows the speed, by which later ones are cut.
 FIXED_COST = 32
 BLOCK_COST = 2**21
 FIRST_CALL_COST = 2**30
 
-# Cost that makes a thread worthwhile: some 50 µs of it.
+# Cost that makes a thread worthwhile: some 50 µs of it;
+# `python bench/estimators.py overhead` prints times of short fits.
 VALUE_GRAIN = 2**20
 
 # Points whose moments are taken in one call, well under 0.1 s.

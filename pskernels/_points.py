@@ -10,6 +10,7 @@ import scipy.sparse as sp
 # Points that are not C-contiguous and of the right type are copied in portions.
 COPY_BYTES = 2**23
 
+# Points whose medians are the center, and whose median distance makes a gamma.
 CENTER_SUBSAMPLE = 32
 MEDIAN_SUBSAMPLE = 1000
 

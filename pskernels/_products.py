@@ -23,7 +23,8 @@ from pskernels._validation import raise_not_finite
 EPS = float(np.finfo(np.float64).eps)
 
 # Sums over rows are kept for each group of rows.  How many groups there are must
-# not depend on the number of threads, or the last bits would.
+# not depend on the number of threads, or the last bits would.  GRAM_TASKS: groups
+# times tiles of a Gram matrix.
 MAX_GROUPS = 64
 MIN_GROUP_ROWS = 256
 GRAM_TASKS = 16
@@ -31,11 +32,13 @@ GRAM_TASKS = 16
 PARTIAL_SIZE = 2**17
 MIN_GROUPS = 8
 
-# Multiplications that make a thread worthwhile: some 50 µs of them.
+# Multiplications that make a thread worthwhile: some 50 µs of them;
+# `python bench/solvers.py certificates` prints times of one thread and of all.
 PASS_GRAIN = 2**18
 GRAM_GRAIN = 2**20
 
-# Multiplications beyond which threads pay in any case: some milliseconds of them.
+# Multiplications beyond which threads pay in any case: some milliseconds of them;
+# `python bench/outputs.py hundred` shows it.
 LONG_CALL = 2**25
 LONG_GRAM = 2**29
 

@@ -35,7 +35,8 @@ PYTHON_TILE = 512
 SKST_COLUMNS = 4096
 
 # Cost of a scalar product of two sparse rows and of a kernel value by NumPy, and of
-# each entry that they have in common, counted in features of the compiled engine.
+# each entry that they have in common, counted in features of the compiled engine
+# (`python bench/roofline.py` prints its times by features).
 SPARSE_PAIR_COST = 600
 SPARSE_ENTRY_COST = 150
 

@@ -18,7 +18,7 @@ from pskernels.gram import kernel_matmul
 from pskernels.kernels import get_kernel, is_precomputed
 from pskernels.sketches import DEFAULT_ROW_ENTRIES, PSparsified, SubSampling
 
-# Points of a probe.
+# Points of a probe, and rows of the sketch that is tried on it.
 PROBE = 1000
 PROBE_ROWS = 32
 
@@ -28,7 +28,7 @@ MAX_ROWS = 2048
 
 # Up to so many points, all of them may be landmarks, for some milliseconds: that is
 # cheaper than to look whether it is needed (boston, n = 404, s = 100: 0.14 of the
-# variance is left, 0.17 with Nyström's sketch).
+# variance is left, 0.17 with Nyström's sketch: `python bench/estimators.py sparsity`).
 FEW_POINTS = 2000
 
 # Where a rare part matters, non-zeros in a row of the sketch, and landmarks, at most.
@@ -37,7 +37,8 @@ MOST_LANDMARKS = 10_000
 
 # Where the residual, weighted by squared targets, is this many times the plain one,
 # the sketch misses a small part of the points that matters: 14 to 41 times on the
-# paper's toy data with its far cluster, 0.9 to 2.7 times on eight real data sets.
+# paper's toy data with its far cluster, 0.9 to 2.7 times on eight real data sets;
+# `python bench/estimators.py sparsity` compares what is chosen with fixed choices.
 UNEVEN = 6.0
 # And it is at least this share of k(x, x): 0.15 to 0.6 on these data, 0.004 to 0.026 in
 # the tails of normal points of one feature, and else it may be rounding.

@@ -47,10 +47,12 @@ from pskernels.kernel_map import KernelMap, check_coef, points_of_a_block
 from pskernels.kernels import CallableKernel, GammaKernel, Precomputed, get_kernel
 from pskernels.sketches import PSparsified
 
+# Rows of a sketch where none is given.
 DEFAULT_ROWS = 100
 
 # Points whose S·K is computed at a time: 64 tiles, so that as many threads have
-# work.  From 4,096 to 32,768 points the time is the same within 10 %.
+# work.  From 4,096 to 32,768 points the time is the same within 10 %;
+# `python bench/estimators.py large` has such fits.
 BLOCK_POINTS = 2**14
 
 # The same where several gammas share distances: they stay in the third-level cache.
@@ -59,7 +61,7 @@ SHARED_BYTES = 2**24
 # A copy of a number of S·K costs as much as the distance of two points of so many
 # features: 3 ns, beside 0.04 ns for a feature (`python bench/ratios.py` prints the
 # latter; Nyström's sketch, 5 gammas, n = 32,000, s = 1,000, d = 8: 0.80 s shared,
-# 0.30 s one by one).
+# 0.30 s one by one; `python bench/estimators.py large_search` is such a search).
 COPY_COST = 80
 
 # What of recomputed features is in memory: a few times the third-level cache.
@@ -78,7 +80,7 @@ PIVOT_CUT = 4.0
 # Pivots of float32 features are kept down to where that is 1/300.  On protein_casp, at
 # s = 1,000 and alpha = 3e-6, R² is 0.496 with 30 to 300, 0.492 with 3,000 (0.497 in
 # float64); at alpha = 1e-8 it is 0.515, 0.518, 0.517, 0.507 with 30, 100, 300, 1,000
-# (0.530).
+# (0.530).  `python bench/estimators.py large` prints R² of both types.
 SMALLEST_PIVOT = 300.0
 
 # Whitenings of maps, and their triangles: beside the maps, so that these are copied,

@@ -34,7 +34,8 @@ from pskernels._validation import check_points, common_dtype
 
 # What the Gram matrix of what features are made of may lose, in units of alpha: beyond
 # the first number it is no Hessian, but a preconditioner; beyond the second, conjugate
-# gradients would take too long to make up for it.
+# gradients would take too long to make up for it.  Figures are in src/NOTES.md;
+# `python bench/estimators.py large_losses` has such fits.
 EXACT_ENOUGH = 1.0
 MOST_ROUNDING = 64.0
 

@@ -18,6 +18,7 @@ from scipy.linalg import lapack, lu_factor, lu_solve
 from pskernels._matrices import add_scaled
 from pskernels._products import cholesky, symmetric
 
+# Iterations of conjugate gradients, at most.
 MAX_CG = 200
 # How often the diagonal is raised, a hundred times higher each time: from rounding to
 # far above the sums of whole rows.

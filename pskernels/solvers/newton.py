@@ -35,9 +35,11 @@ from pskernels.solvers.hessian import (
     sum_hessian,
 )
 
+# What a stage divides the radius of the envelope by; compared with 1.5, 3 and 4
+# (src/NOTES.md): `python bench/solvers.py certificates` prints the steps.
 MU_DECREASE = 2.0
 # A stage ends when the gradient's part of the gap is this many times that of the
-# envelope: solving it further would not show.
+# envelope: solving it further would not show.  Or after so many steps.
 STAGE_TOLERANCE = 2.0
 MAX_STAGE_STEPS = 300
 # The width of the first envelope of a warm start, by its gap.
@@ -46,13 +48,15 @@ WARM = 5.0
 MU_FLOOR = 1e-13
 
 # The slope at the end of a search, and how far behind the minimum that may be; both
-# are shares, of the slope at its start and of its length.
+# are shares, of the slope at its start and of its length;
+# `python bench/solvers.py search` prints the time of searches.
 LINE_SEARCH = 0.01
 OVERSHOOT = 0.1
 
 # What directions of the outputs that are not in use may have of the gap to be reached.
 DIRECTIONS = 0.25
-# Directions whose eigenvalue is this share of the largest are in use from the start.
+# Directions whose eigenvalue is this share of the largest are in use from the start;
+# `python bench/outputs.py levels` shows both.
 LEADING = 0.01
 
 # A move of b by this many times the size of residuals leaves them too few digits.
@@ -61,29 +65,33 @@ FAR = 1e3
 DRIFT = 1e-3
 
 # Conjugate gradients: the residual falls to this share of the gradient.  Steps of
-# several outputs take so many iterations that fewer of them pay.
+# several outputs take so many iterations that fewer of them pay:
+# `python bench/solvers.py large` and `python bench/outputs.py norm`.
 CG_TOLERANCE = 0.05
 CG_TOLERANCE_OF_OUTPUTS = 0.3
 # A step of the squared loss ends at a gap of this share of tol, times the objective
 # before it, which may be several times that behind it.
 SMALL = 0.1
 # Where a Hessian has lost digits (`EXACT_ENOUGH`), its factor is taken for a
-# preconditioner, and the residual falls to so much.
+# preconditioner, and the residual falls to so much;
+# `python bench/estimators.py large_losses` has such fits.
 REFINED = 1e-3
 
 # Rows of the subsample for each feature, and a first guess of the iterations: low,
-# so that CG is tried, and what it took is known from then on.
+# so that CG is tried, and what it took is known from then on;
+# `python bench/solvers.py large` shows it.
 SUBSAMPLE = 4
 CG_GUESS = 9
 # The same for the squared loss, whose only step goes to the end: 18 to 25 iterations,
 # for r from 400 to 4,000, n = 32,000 (normal points, protein_casp); 20 with 4 rows for
-# each feature, 34 with 2, 60 with 1.
+# each feature, 34 with 2, 60 with 1; `python bench/estimators.py large` has these fits.
 SUBSAMPLE_OF_SQUARES = 3
 CG_GUESS_OF_SQUARES = 20
 # A multiplication in a pass over Z waits for memory, one in a Gram matrix does not:
 # 5 to 6 times as long, measured for r from 800 to 1,000 and n from 10,000 to 100,000.
 # A Cholesky factorisation, by one thread, is worth so many of them, times r³.  And
-# steps that are not exact are more.
+# steps that are not exact are more.  `python bench/solvers.py large` compares the
+# choice with Hessians alone.
 PASS_COST = 6.0
 PASS_COST_OF_OUTPUTS = 1.5  # they share what is read
 CHOLESKY_COST = 0.6
@@ -92,7 +100,9 @@ EXTRA_STEPS = 2.0
 # took at first.
 WORN = 1.5
 # Points that may have changed, for each feature, since the Hessian was factorised: up
-# to there the factor and what has changed serve as a Hessian.
+# to there the factor and what has changed serve as a Hessian (epsilon_insensitive,
+# s = 1,000, n = 32,000: 71 factorisations became 23);
+# `python bench/estimators.py large_losses` has such fits.
 CHANGED = 0.25
 
 

@@ -33,18 +33,21 @@ from pskernels.solvers import ConvergenceWarning, solve
 from pskernels.theory.bounds import expected_landmarks
 from pskernels.theory.spectrum import critical_radius, gram_spectrum
 
-# Fits to measure: points, rows, and non-zeros in a row.
+# Fits to measure: points, rows, and non-zeros in a row, each so many times;
+# `python bench/theory.py recommend` compares predictions with fits.
 POINTS = (2048, 8192)
 ROWS = (32, 96, 256)
 ENTRIES = (5, 50)
 REPEATS = 2
 
+# Points whose eigenvalues stand for those of all.
 SPECTRUM_POINTS = 1000
 
-# Of a time budget, for what a prediction may be off.
+# Of a time budget, for what predictions are off: `python bench/theory.py recommend`.
 MARGIN = 0.2
 
-# Vectors of length n that a solver keeps, and matrices of s × s.
+# Vectors of length n that a solver keeps, and matrices of s × s;
+# `python bench/theory.py recommend` prints predicted and measured bytes.
 SOLVER_VECTORS = 15
 SQUARE_MATRICES = 6
 
