@@ -59,12 +59,13 @@ BLOCK_POINTS = 2**14
 SHARED_BYTES = 2**24
 
 # A copy of a number of S·K costs as much as the distance of two points of so many
-# features: 3 ns, beside 0.04 ns for a feature (`python bench/ratios.py` prints the
+# features: 3 ns, beside 0.04 ns for a feature (`python bench/roofline.py` prints the
 # latter; Nyström's sketch, 5 gammas, n = 32,000, s = 1,000, d = 8: 0.80 s shared,
 # 0.30 s one by one; `python bench/estimators.py large_search` is such a search).
 COPY_COST = 80
 
-# What of recomputed features is in memory: a few times the third-level cache.
+# What of recomputed features is in memory: 4,096 points of 1,000 features;
+# `python bench/estimators.py storage` has such fits.
 RECOMPUTED_BYTES = 2**25
 
 STORAGES = ("auto", "float32", "recomputed")

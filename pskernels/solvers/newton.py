@@ -371,9 +371,11 @@ class _Direction:
         if mu != mu_of_factor or cost > CHOLESKY_COST * r * r:
             return None
         changed = self.sample.changed_rows(int(CHANGED * r))
-        if changed is None or len(changed[0]) == 0:
+        if changed is None:
             return None
         rows, weights = changed
+        if len(rows) == 0:
+            return partial(solve_factorised, factor)
         return changed_solve(factor, rows, weights / (self.problem.loss.radius + mu))
 
     def _by_cg(self, outputs, n_active):
@@ -394,9 +396,11 @@ class _Direction:
             n = self.problem.features.n
             made = n * r / 2 + CHOLESKY_COST * k * r * r
             cg = self.n_cg * 2 * n * k * PASS_COST_OF_OUTPUTS
-        if k not in self._preconditioners:
+        if not self.quadratic:
+            cg *= EXTRA_STEPS
+        if k not in self._preconditioners:  # which will serve several steps
             cg += made
-        return (1.0 if self.quadratic else EXTRA_STEPS) * cg < direct
+        return cg < direct
 
     def _conjugate_gradients(self, outputs, gradient):
         """Compute H⁻¹·gradient; one output's preconditioner is from a subsample."""
