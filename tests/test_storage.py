@@ -250,3 +250,10 @@ def test_bad_values(rng):
     Z = np.full((50, 2), np.inf)
     with pytest.raises(ValueError, match="features overflow"):
         psk.solve(recomputed(Z, 20), y, alpha=1.0)
+
+
+def test_advice_names_the_storage(rng):
+    Z = rng.normal(size=(300, 4))
+    features = Features(Z.astype("float32"), 1, row_rounding=1e-3)
+    with pytest.warns(psk.ConvergenceWarning, match="stored in float32 hides more"):
+        psk.solve(features, Z[:, 0] + rng.normal(size=300), loss="absolute", alpha=1e-3)

@@ -32,6 +32,7 @@ ROUNDED = (
     "rounding hides more: scale features and targets (far from 0, or of very different "
     "sizes?), raise alpha or tol"
 )
+STORED = "the rounding of features stored in float32 hides more; store all digits"
 
 
 class ConvergenceWarning(UserWarning):
@@ -248,8 +249,14 @@ class Progress:
             tol=self.tol,
             solver=solver.name,
             output_matrix=problem.outputs.matrix,
-            advice=ROUNDED if rounded or rounding > certificate.gap else solver.advice,
+            advice=self._advise(solver, rounded or rounding > certificate.gap),
         )
+
+    def _advise(self, solver, rounded):
+        """Say what might help if the tolerance is not reached."""
+        if not rounded:
+            return solver.advice
+        return STORED if self.problem.features.row_rounding > 0 else ROUNDED
 
     def _would_matter(self, rounding, certificate):
         """Tell whether the tolerance is reached but for the bound on rounding."""
@@ -264,8 +271,8 @@ def warn_if_not_converged(result):
     if not result.converged:
         warnings.warn(
             f"{result.solver} stopped after {result.n_iter} iterations with a "
-            f"certified relative gap of {result.dual_gap:.1e}, above "
-            f"tol={result.tol:.1e} (alpha={result.alpha:g}); {result.advice}",
+            f"certified relative gap of {result.dual_gap:.2e}, above "
+            f"tol={result.tol:.2g} (alpha={result.alpha:g}); {result.advice}",
             ConvergenceWarning,
             stacklevel=levels_to_the_caller(),
         )
