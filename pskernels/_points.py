@@ -170,4 +170,4 @@ def squared_norms(X):
     """Compute ‖x‖² of each point, dense or sparse, in float64."""
     if not sp.issparse(X):
         return np.einsum("ij,ij->i", X, X, dtype=np.float64)
-    return X.multiply(X).sum(axis=1, dtype=np.float64)
+    return X.power(2, dtype=np.float64).sum(axis=1)

@@ -82,7 +82,7 @@ class PlainFeatures:
         return step
 
     def formed(self):
-        """Return the features themselves: Z is formed."""
+        """Return the features themselves, which are not products of others."""
         return self
 
     def rounding_of_gram(self, alpha):

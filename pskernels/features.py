@@ -71,6 +71,8 @@ class FactoredFeatures:
     def __init__(self, A, W, penalty, n_threads):
         self.inner = as_features(A, n_threads)
         self.n, self.r = self.inner.n, self.inner.r
+        if self.inner.row_rounding or self.inner.origin is not None:
+            raise ValueError("A must be neither rounded nor around an origin")
         if W.shape != (self.r, self.r) or penalty.shape != W.shape:
             raise ValueError(
                 f"W and penalty must have shape {(self.r, self.r)}, got {W.shape} and "
@@ -215,7 +217,8 @@ class FactoredFeatures:
 class RecomputedFeatures(PlainFeatures):
     """Z, of which no more than a block of rows is in memory, computed in every pass.
 
-    Passes cost what the rows cost.  Rows of weight 0 are not computed.
+    Passes cost what the rows cost.  Rows of weight 0 are not computed, unless they are
+    multiplied by a triangle, a block at a time.
 
     Parameters
     ----------
@@ -237,6 +240,9 @@ class RecomputedFeatures(PlainFeatures):
         self.dtype = np.dtype(dtype)
         self.n_threads = n_threads
         self._step = step
+        # what BLAS computes of a row depends on its place, by rounding: then blocks are
+        # whole, so that all passes see the same numbers
+        self._whole = False
 
     def with_threads(self, n_threads):
         """Return the same for another number of threads."""
@@ -257,9 +263,11 @@ class RecomputedFeatures(PlainFeatures):
     def times_triangle(self, W, first=0, overwrite=False):
         """Make the same with Z @ W in columns from `first` on, W an upper triangle."""
         W = W.astype(self.dtype, order="C")
-        return self._followed_by(
+        other = self._followed_by(
             lambda rows, n_threads: form_columns(rows, W, first, n_threads)
         )
+        other._whole = True
+        return other
 
     def _followed_by(self, finish):
         """Return the same, whose rows are changed in place after they are computed."""
@@ -268,9 +276,11 @@ class RecomputedFeatures(PlainFeatures):
             self._compute(X, out, n_threads)
             finish(out, n_threads)
 
-        return RecomputedFeatures(
+        other = RecomputedFeatures(
             compute, self._X, self.r, self.dtype, self.n_threads, self._step
         )
+        other._whole = self._whole
+        return other
 
     def _blocks(self, weight=None):
         """Yield pairs of row numbers and the features of these rows.
@@ -285,7 +295,7 @@ class RecomputedFeatures(PlainFeatures):
                 used = used.reshape(-1, used.shape[-1]).any(axis=0)
                 if not used.any():
                     continue
-                if not used.all():
+                if not used.all() and not self._whole:
                     numbers = start + np.flatnonzero(used)
             yield numbers, Features(self._fill(numbers, room), self.n_threads)
 
@@ -314,6 +324,8 @@ class RecomputedFeatures(PlainFeatures):
 
     def rows(self, numbers, bordered=False):
         """Take some rows of Z in float64; `bordered`: of [Z 1]."""
+        if len(numbers) == 0:
+            return np.empty((0, self.r + bordered))
         room = np.empty((len(numbers), self.r), self.dtype)
         return Features(self._fill(numbers, room), 1).rows(slice(None), bordered)
 

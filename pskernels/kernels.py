@@ -282,7 +282,7 @@ class Sobolev(Kernel):
 
 def _in_blocks(of_block, X, indices):
     """Compute numbers of points, by a function of a few of them, dense, in float64."""
-    blocks = np.array_split(indices, -(-len(indices) // DIAGONAL_BLOCK))
+    blocks = np.array_split(indices, len(indices) // DIAGONAL_BLOCK + 1)
     rows = Rows(X)
     return np.concatenate([of_block(rows.take(block, np.float64)) for block in blocks])
 

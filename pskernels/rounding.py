@@ -86,7 +86,29 @@ def _bound_rounding(sample, alpha, model, certificate, exact):
     error *= norm(outputs.pulled_sizes(size))
     error += EPS * ((4 + outputs.coef_error) * alpha * norm(model.theta) + 4 * gradient)
     hidden += error * (gradient + error / 2) / alpha
-    return hidden + (problem.sum_error + OF_THE_REST) * certificate.gap
+    hidden += (problem.sum_error + OF_THE_REST) * certificate.gap
+    more = _relative_to_less(problem, model, certificate) - 1
+    return hidden + (hidden + certificate.gap) * more
+
+
+def _relative_to_less(problem, model, certificate):
+    """Bound by what factor a gap is larger relative to the objective before rounding.
+
+    That of features which are stored in fewer digits: it may be less than the one that
+    is known.
+    """
+    errors, size = _error_of_storage(problem, model), problem.loss.lipschitz
+    if not errors.any():
+        return 1.0
+    if not size < math.inf:  # slopes of squares are at most twice their roots
+        size = 2 * math.sqrt(certificate.objective)
+    least = certificate.objective - size * errors.sum()
+    return certificate.objective / least if least > 0 else math.inf
+
+
+def _error_of_storage(problem, model):
+    """Bound what storage may change in predictions, for each output."""
+    return problem.features.row_rounding * np.linalg.norm(model.coef, axis=0)
 
 
 def _error_of_predictions(sample, model, exact):
@@ -95,7 +117,7 @@ def _error_of_predictions(sample, model, exact):
     features, outputs = problem.features, problem.outputs
     sizes = outputs.mixed_sizes(np.abs(model.theta) @ features.largest)
     rounding = (features.n_terms + outputs.k + 8) * EPS
-    stored = features.row_rounding * np.linalg.norm(model.coef, axis=0)
+    stored = _error_of_storage(problem, model)
     if exact:
         inner = inner_intercept(problem, model)[0]
         # b - y alone, without features, is exact in two numbers

@@ -65,7 +65,7 @@ cdef extern from "linear.h" nogil:
 
 cdef enum:
     DOT_ROWS = 256       # rows that a thread takes at a time
-    GRAM_ROWS = 128      # GRAM_ROWS × 2 tiles stay in the second-level cache
+    GRAM_ROWS = 128      # GRAM_ROWS × 2 tiles: 1 MB, in the second-level cache
     TILE = 512
     FEW = 6              # outputs for which BLAS does not reach the speed of linear.h
     OUTPUT_ROWS = 256    # rows at a time for more of them

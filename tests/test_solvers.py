@@ -613,3 +613,10 @@ def test_preconditioners_serve_several_steps(monkeypatch, rng):
     monkeypatch.setattr(newton, "WORN", 0.0)
     assert psk.solve(Z, y, **options).converged
     assert len(made) > 2
+
+
+def test_logistic_loss_of_fewer_points_than_features(rng):
+    """Whose curvatures change at every point, which are few."""
+    Z, y = rng.normal(size=(60, 400)), np.sign(rng.normal(size=60))
+    result = psk.solve(Z, y, loss="logistic", alpha=1e-3)
+    assert result.converged and result.n_iter < 10

@@ -17,7 +17,7 @@ from pskernels.estimators import (
     SketchedQuantileRegressor,
     load,
 )
-from pskernels.features import FactoredFeatures, RecomputedFeatures
+from pskernels.features import FactoredFeatures, FeatureBlocks, RecomputedFeatures
 
 WIDE = np.longdouble
 
@@ -257,3 +257,65 @@ def test_advice_names_the_storage(rng):
     features = Features(Z.astype("float32"), 1, row_rounding=1e-3)
     with pytest.warns(psk.ConvergenceWarning, match="stored in float32 hides more"):
         psk.solve(features, Z[:, 0] + rng.normal(size=300), loss="absolute", alpha=1e-3)
+
+
+@pytest.mark.parametrize("storage", ["auto", "recomputed", "float32"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("M", ["unequal", "residual"])
+def test_squares_of_several_outputs(M, fit_intercept, storage, rng):
+    X = rng.normal(size=(800, 3))
+    Y = np.column_stack([np.sin(X[:, 0]), X[:, 1] * X[:, 2], X[:, 0] + 2])
+    Y += 0.1 * rng.normal(size=Y.shape)
+    if M == "unequal":
+        M = np.array([[2, 0.5, 0], [0.5, 1, 0.2], [0, 0.2, 0.3]])
+    options = dict(alpha=1e-3, output_matrix=M, fit_intercept=fit_intercept)
+    feature_map = make_map(60)
+    result = psk.solve(feature_map.fit_features(X, storage=storage), Y, **options)
+    expected = psk.solve(feature_map.transform(X), Y, **options)
+    assert result.converged and result.n_iter <= expected.n_iter + 1
+    np.testing.assert_allclose(result.objective, expected.objective, rtol=1e-6)
+
+
+def test_squares_of_several_outputs_have_all_digits(rng):
+    """Where the Gram matrix of K·Sᵀ has lost too many, Z is formed."""
+    X = rng.normal(size=(1000, 3))
+    Y = np.column_stack([np.sin(X[:, 0]), X[:, 1]]) + 0.1 * rng.normal(size=(1000, 2))
+    features = make_map(150).fit_features(X)
+    alpha = features.rounding_of_gram(1.0) / 30
+    assert psk.solve(features, Y, alpha=alpha, tol=1e-9).converged
+
+
+@pytest.mark.parametrize("storage", ["recomputed", "float32"])
+def test_adam(storage, rng):
+    X = rng.normal(size=(200, 2))
+    model = SketchedKernelRegressor(
+        solver="adam", feature_storage=storage, n_components=10, kappa=1.0, tol=0.5
+    )
+    if storage == "float32":
+        assert model.fit(X, X[:, 0]).score(X, X[:, 0]) > 0.5
+        return
+    with pytest.raises(ValueError, match="'adam' needs all features in memory"):
+        model.fit(X, X[:, 0])
+
+
+def test_blocks_of_which_one_does_not_change(rng):
+    Z = rng.normal(size=(1200, 300)) / np.sqrt(300)
+    y = Z @ rng.normal(size=300) + 0.3 * rng.normal(size=1200)
+    F = FeatureBlocks([recomputed(Z[:100], 64), recomputed(Z[100:], 500)])
+    result = psk.solve(F, y, loss="absolute", alpha=1e-4)
+    assert result.converged
+    with single_threaded_blas():
+        assert recomputed(Z, 100).rows(np.arange(0), bordered=True).shape == (0, 301)
+
+
+def test_what_is_rounded_cannot_be_factored(rng):
+    rounded = Features(rng.normal(size=(9, 2)), 1, row_rounding=1e-3)
+    with pytest.raises(ValueError, match="neither rounded nor around an origin"):
+        FactoredFeatures(rounded, np.eye(2), np.eye(2), 1)
+
+
+def test_storage_is_checked_before_a_warm_start(rng):
+    X, y = rng.normal(size=(50, 2)), rng.normal(size=50)
+    model = SketchedKernelRegressor(n_components=5, warm_start=True).fit(X, y)
+    with pytest.raises(ValueError, match="feature_storage must be one of"):
+        model.set_params(feature_storage="x").fit(X, y)

@@ -429,6 +429,7 @@ class SketchedMachine(SketchedEstimator):
         if weight is not None and not weight.all() and not self._is_precomputed():
             used = np.flatnonzero(weight)
             X, y, weight = _safe_split(self, X, y, used)[0], y[used], weight[used]
+        storage = check_option(self.feature_storage, "feature_storage", STORAGES)
         seed, start = self._seed(), self._warm_model()
         gamma = self.gamma
         if start is None and isinstance(gamma, str) and gamma == "cv":
@@ -440,7 +441,6 @@ class SketchedMachine(SketchedEstimator):
         if start is None:
             make_map = self._map_maker(X, weight, gamma)
             options = {}
-            storage = check_option(self.feature_storage, "feature_storage", STORAGES)
             if self._takes_factored_features() or storage != "auto":
                 alpha = self._get_alpha(self.alpha, y, balanced)
                 options = dict(form="features", alpha=alpha, storage=storage)

@@ -11,6 +11,7 @@ import dataclasses
 
 import numpy as np
 
+from pskernels._products import Features
 from pskernels._threads import resolve_n_threads, single_threaded_blas
 from pskernels._validation import (
     check_int,
@@ -141,7 +142,7 @@ def solve(
     Notes
     -----
     A Newton step costs two passes over Z and (active points)·r²/2 multiplications;
-    memory beside Z is some fifteen vectors of length n and a few r × r matrices.
+    memory beside Z is some fifteen vectors of length n and some ten r × r matrices.
     With d outputs it is some twenty arrays of n × d, and with a coupling, unless
     conjugate gradients are cheaper, a few matrices of (r·d) × (r·d).  Independent
     outputs of a loss that is a sum over them are solved one after the other.
@@ -243,9 +244,8 @@ def _run(Z, y, *, alphas, loss, warm, n_threads, **options):
     n_threads = resolve_n_threads(n_threads)
     features = as_features(Z, n_threads)
     # the envelopes of losses with corners bend so much that few digits are left
-    most = MOST_ROUNDING  # for Newton's method
-    if str(options["solver"]) == "direct" or isinstance(options["solver"], Direct):
-        most = EXACT_ENOUGH
+    solver = get_solver(options["solver"], loss, _by_newton(features, y))
+    most = EXACT_ENOUGH if isinstance(solver, Direct) else MOST_ROUNDING
     kept = [
         loss.smooth and features.rounding_of_gram(alpha) <= most for alpha in alphas
     ]
@@ -287,11 +287,14 @@ def _run_alike(
     verbose,
 ):
     tol = check_positive(tol, "tol")
-    # which does not need the Gram matrix of Z itself
-    by_newton = features.penalty is not None and np.size(y) == features.n
-    solver = get_solver(solver, loss, by_newton)
+    solver = get_solver(solver, loss, _by_newton(features, y))
     if isinstance(solver, Adam):
         features = features.formed()
+        if not isinstance(features, Features):
+            raise ValueError(
+                "solver 'adam' needs all features in memory as one array, got "
+                f"{type(features).__name__}"
+            )
     if max_iter is None:
         max_iter = solver.default_max_iter
     max_iter = check_int(max_iter, "max_iter", minimum=0)
@@ -474,6 +477,11 @@ def _get_outputs(output_matrix, output_rank, Y, weight, n_threads):
     if rank is None or rank == d:
         return Outputs.independent(d)
     return Outputs.leading(Y, weight, rank, n_threads)
+
+
+def _by_newton(features, y):
+    """Tell whether Newton's method is that of squares: it needs no Gram matrix of Z."""
+    return features.penalty is not None and np.size(y) == features.n
 
 
 def get_solver(solver, loss, by_newton=False):

@@ -31,7 +31,7 @@ def centred_gram(bordered):
     Weights add up to 1, and features are not far from 0 (`Features.near_zero`).
     """
     mean = bordered[:-1, -1]
-    gram = bordered[:-1, :-1] - np.outer(mean, mean)
+    gram = np.triu(bordered[:-1, :-1] - np.outer(mean, mean))
     diagonal = gram.reshape(-1)[:: len(gram) + 1]
     np.maximum(diagonal, 0.0, out=diagonal)  # variances, but for rounding
     return gram

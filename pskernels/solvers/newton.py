@@ -113,9 +113,9 @@ class Newton:
     Parameters
     ----------
     hessian : {"auto", "direct", "cg"}
-        How a step is computed: from the Hessian of all active points, or by
-        preconditioned conjugate gradients.  "auto" takes what a cost model finds
-        cheaper.
+        How a step is computed: from the Hessian of all active points, or an earlier one
+        and the points that have changed; or by preconditioned conjugate gradients.
+        "auto" takes what a cost model finds cheaper.
     """
 
     hessian: str = "auto"
@@ -349,8 +349,7 @@ class _Direction:
             H = sample.norm_hessian(outputs)
         else:
             H = sum_hessian(sample.grams(), outputs, problem.features.r)
-            if not problem.loss.logistic:  # whose weights are not the curvatures
-                H *= 1 / (problem.loss.radius + mu)
+            H *= self._curvature(mu)
         features = problem.features
         add_penalty(H, n_coef, self.alpha, features.penalty)
         factor = factorise(H, features.n_threads)
@@ -376,7 +375,12 @@ class _Direction:
         rows, weights = changed
         if len(rows) == 0:
             return partial(solve_factorised, factor)
-        return changed_solve(factor, rows, weights / (self.problem.loss.radius + mu))
+        return changed_solve(factor, rows, self._curvature(mu) * weights)
+
+    def _curvature(self, mu):
+        """Return the curvature of a point for each unit of its weight in `grams`."""
+        loss = self.problem.loss
+        return 1.0 if loss.logistic else 1 / (loss.radius + mu)
 
     def _by_cg(self, outputs, n_active):
         """Tell whether CG is cheaper: multiplications, each divided by r."""
