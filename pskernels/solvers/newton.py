@@ -82,11 +82,13 @@ REFINED = 1e-3
 # `python bench/solvers.py large` shows it.
 SUBSAMPLE = 4
 CG_GUESS = 9
-# The same for the squared loss, whose only step goes to the end: 18 to 25 iterations,
-# for r from 400 to 4,000, n = 32,000 (normal points, protein_casp); 20 with 4 rows for
-# each feature, 34 with 2, 60 with 1; `python bench/estimators.py large` has these fits.
-SUBSAMPLE_OF_SQUARES = 3
-CG_GUESS_OF_SQUARES = 20
+# The squared loss, whose only step goes to the end, takes some 68 / rows**0.74
+# iterations (31, 25, 21, 19, 15 with 3, 4, 5, 6, 8 rows; r = 1,000, n = 32,000, normal
+# points; 25 to 12 for r = 2,000, 30 to 18 for protein_casp): as many rows as balance
+# these with the Gram matrix; `python bench/estimators.py large` has such fits.
+ITERATIONS_OF_SQUARES = 68.0
+POWER_OF_ROWS = 0.74
+MOST_ROWS = 10.0
 # A multiplication in a pass over Z waits for memory, one in a Gram matrix does not:
 # 5 to 6 times as long, measured for r from 800 to 1,000 and n from 10,000 to 100,000.
 # A Cholesky factorisation, by one thread, is worth so many of them, times r³.  And
@@ -95,6 +97,7 @@ CG_GUESS_OF_SQUARES = 20
 PASS_COST = 6.0
 PASS_COST_OF_OUTPUTS = 1.5  # they share what is read
 CHOLESKY_COST = 0.6
+SOLVE_COST = 40.0  # of a system with a factor, times r²: it waits for memory, too
 EXTRA_STEPS = 2.0
 # A preconditioner is made anew when it takes this many times the iterations that it
 # took at first.
@@ -292,6 +295,14 @@ class _State:
         self.exact = True  # nothing is summed up
 
 
+def _rows_for_squares(features):
+    """Find the rows for each feature where their Gram matrix and CG cost least."""
+    n, r = features.n, features.r
+    iteration = 2 * n * PASS_COST + SOLVE_COST * r  # r times as many multiplications
+    balance = 2 * POWER_OF_ROWS * ITERATIONS_OF_SQUARES * iteration / r**2
+    return min(max(1.0, balance ** (1 / (1 + POWER_OF_ROWS))), MOST_ROWS)
+
+
 class _Direction:
     """Newton's direction -H⁻¹·gradient, b included, directly or by CG."""
 
@@ -302,8 +313,10 @@ class _Direction:
         self.hessian = hessian
         # a single step, to the end, with one preconditioner for all that may follow
         self.quadratic = isinstance(self.problem.loss, Squared)
-        self.n_cg = CG_GUESS_OF_SQUARES if self.quadratic else CG_GUESS
-        self.n_rows = SUBSAMPLE_OF_SQUARES if self.quadratic else SUBSAMPLE
+        self.n_rows, self.n_cg = SUBSAMPLE, CG_GUESS
+        if self.quadratic:
+            self.n_rows = _rows_for_squares(self.problem.features)
+            self.n_cg = ITERATIONS_OF_SQUARES / self.n_rows**POWER_OF_ROWS
         self.small = 0.0  # a gap that steps need not fall below
         self._preconditioners = {}  # by the number of directions
         self._first_n_cg = {}
@@ -428,7 +441,7 @@ class _Direction:
         if outputs.k not in self._preconditioners:
             features = self.problem.features
             gram, rest = self.sample.mean_gram(
-                self.n_rows * features.r if outputs.d == 1 else None
+                int(self.n_rows * features.r) if outputs.d == 1 else None
             )
             self._preconditioners[outputs.k] = direction_preconditioner(
                 gram, rest, outputs, self.alpha, features
