@@ -294,7 +294,7 @@ def test_adam(storage, rng):
     if storage == "float32":
         assert model.fit(X, X[:, 0]).score(X, X[:, 0]) > 0.5
         return
-    with pytest.raises(ValueError, match="'adam' needs all features in memory"):
+    with pytest.raises(ValueError, match="'adam' needs an array of features"):
         model.fit(X, X[:, 0])
 
 

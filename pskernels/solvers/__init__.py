@@ -290,11 +290,10 @@ def _run_alike(
     solver = get_solver(solver, loss, _by_newton(features, y))
     if isinstance(solver, Adam):
         features = features.formed()
-        if not isinstance(features, Features):
-            raise ValueError(
-                "solver 'adam' needs all features in memory as one array, got "
-                f"{type(features).__name__}"
-            )
+        kinds = [type(block) for block in features.blocks]
+        if kinds != [Features]:
+            names = " and ".join(kind.__name__ for kind in kinds)
+            raise ValueError(f"solver 'adam' needs an array of features, got {names}")
     if max_iter is None:
         max_iter = solver.default_max_iter
     max_iter = check_int(max_iter, "max_iter", minimum=0)

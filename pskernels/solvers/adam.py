@@ -73,8 +73,6 @@ class Adam:
         return partial(self._run, sample)
 
     def _run(self, sample, alpha, start, max_iter, progress):
-        if len(sample.problem.parts) > 1:
-            raise ValueError("solver 'adam' needs an array of features, got blocks")
         (part,) = sample.problem.parts
         weight = part.points.weight * part.features.n
         rng = make_generator(philox_key(self.random_state))
