@@ -547,9 +547,8 @@ def fit_and_transform(feature_map, X, X_new, formed=True, room=None):
     -------
     (FeatureMap, features of X, features of X_new)
     """
-    X_new = check_points(X_new, "X_new", accept_sparse=True)
     X, *learnt = feature_map.learn(X)
-    feature_map.check_new_points(X_new)
+    X_new = feature_map.check_new_points(X_new, "X_new")
     return feature_map, *(
         _features_of([feature_map], [learnt], points, formed, room, side)[0]
         for side, points in enumerate((X, X_new))

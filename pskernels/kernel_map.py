@@ -142,12 +142,14 @@ class KernelMap:
             )
         return X
 
-    def check_new_points(self, X):
+    def check_new_points(self, X, name="X"):
         """Check points that the map is to see after its fit."""
-        self._check_values(self._check_shape(X))
+        X = self._check_shape(X)
+        self._check_values(X, name)
+        return X
 
-    def _check_values(self, X):
-        prepare(self.kernel_, X, "X", *self.limits())
+    def _check_values(self, X, name="X"):
+        prepare(self.kernel_, X, name, *self.limits())
 
     def _result_dtype(self, X):
         return np.promote_types(common_dtype(X), self._dtype)

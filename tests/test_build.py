@@ -78,8 +78,13 @@ print(out[0] != 0, u[0, 0] != 0, state[3].any())  # that of Adam: its gradient
 """
 
 
-@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="of x86-64")
-@pytest.mark.skipif(_build_info.DEBUG, reason="-O1 does not fuse products and sums")
+@pytest.mark.skipif(
+    platform.machine() not in ("x86_64", "AMD64"), reason="only x86-64 has these levels"
+)
+@pytest.mark.skipif(
+    _build_info.DEBUG,
+    reason="at -O1 gcc fuses no product with a sum, by which levels are told apart",
+)
 @pytest.mark.parametrize("level", _simd.LEVELS)
 def test_simd_level_holds_for_every_module(level):
     """FMA is part of all levels but the lowest."""

@@ -318,8 +318,8 @@ class _Direction:
             self.n_rows = _rows_for_squares(self.problem.features)
             self.n_cg = ITERATIONS_OF_SQUARES / self.n_rows**POWER_OF_ROWS
         self.small = 0.0  # a gap that steps need not fall below
-        self._preconditioners = {}  # by the number of directions
-        self._first_n_cg = {}
+        # (directions, P⁻¹, the iterations that it took at first), or None
+        self._kept = None
         self._factor = None  # of the last Hessian, with the mu of its envelope
 
     def __call__(self, state, gradient):
@@ -415,7 +415,7 @@ class _Direction:
             cg = self.n_cg * 2 * n * k * PASS_COST_OF_OUTPUTS
         if not self.quadratic:
             cg *= EXTRA_STEPS
-        if k not in self._preconditioners:  # which will serve several steps
+        if not self._keeps_one_of(outputs):  # which will serve several steps
             cg += made
         return cg < direct
 
@@ -424,26 +424,29 @@ class _Direction:
         tolerance = CG_TOLERANCE if outputs.d == 1 else CG_TOLERANCE_OF_OUTPUTS
         if self.quadratic:
             tolerance = EPS
+        if not self._keeps_one_of(outputs):
+            self._kept = outputs.k, self._make_preconditioner(outputs), np.inf
+        k, precondition, first = self._kept
         solution, self.n_cg = conjugate_gradients(
             hessian_product(self.sample, outputs, self.alpha),
-            self._preconditioner(outputs),
+            precondition,
             gradient,
             tolerance,
             2 * self.alpha * self.small,
         )
-        first = self._first_n_cg.setdefault(outputs.k, self.n_cg)
-        if not self.quadratic and self.n_cg > WORN * first:
-            del self._preconditioners[outputs.k], self._first_n_cg[outputs.k]
+        self._kept = k, precondition, min(first, self.n_cg)
+        if not self.quadratic and self.n_cg > WORN * self._kept[2]:
+            self._kept = None
         return solution
 
-    def _preconditioner(self, outputs):
-        """Make P⁻¹, which is kept while it serves."""
-        if outputs.k not in self._preconditioners:
-            features = self.problem.features
-            gram, rest = self.sample.mean_gram(
-                int(self.n_rows * features.r) if outputs.d == 1 else None
-            )
-            self._preconditioners[outputs.k] = direction_preconditioner(
-                gram, rest, outputs, self.alpha, features
-            )
-        return self._preconditioners[outputs.k]
+    def _keeps_one_of(self, outputs):
+        """Tell whether there is a preconditioner for as many directions."""
+        return self._kept is not None and self._kept[0] == outputs.k
+
+    def _make_preconditioner(self, outputs):
+        """Make P⁻¹, which serves until it is worn."""
+        features = self.problem.features
+        gram, rest = self.sample.mean_gram(
+            int(self.n_rows * features.r) if outputs.d == 1 else None
+        )
+        return direction_preconditioner(gram, rest, outputs, self.alpha, features)
