@@ -49,6 +49,7 @@ engine_flags = [*simd_flags, "-Wno-psabi"]
 EXTENSIONS = {
     "pskernels._adam": (["src/_adam.pyx"], simd_flags),
     "pskernels._build_info": (["src/_build_info.pyx"], []),
+    "pskernels._factors": (["src/_factors.pyx"], []),
     "pskernels._guard": (["src/_guard.pyx"], []),
     "pskernels._sketch": (["src/_sketch.pyx"], []),
     "pskernels._gram": (["src/_gram.pyx", "src/engine.c"], engine_flags),

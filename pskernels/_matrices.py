@@ -1,11 +1,15 @@
-"""Square matrices in place, a block of columns at a time.
+"""Square matrices: triangular factors, and what is done in place.
 
 At thousands of rows, a copy of a matrix costs more than what is done with it.
 """
 
 import numpy as np
 
+from pskernels import _factors
+from pskernels._threads import single_threaded_blas, threads_for
+
 BLOCK = 256
+FACTOR_GRAIN = 2**20  # multiplications that are worth a thread
 
 
 def _blocks(n):
@@ -22,13 +26,6 @@ def make_symmetric(A):
             A[columns, rows] = mean.T
 
 
-def clear_below_diagonal(A):
-    """Set all that is below the diagonal to 0."""
-    for columns in _blocks(len(A)):
-        A[columns.stop :, columns] = 0
-        A[columns, columns] = np.triu(A[columns, columns])
-
-
 def absolute_product(v, A):
     """Compute v @ |A|."""
     return np.concatenate([v @ np.abs(A[:, columns]) for columns in _blocks(len(A))])
@@ -38,3 +35,41 @@ def add_scaled(A, scale, B):
     """A += scale · B"""
     for rows in _blocks(len(A)):
         A[rows] += scale * B[rows]
+
+
+def _threads_of(A, n_threads):
+    return threads_for(len(A) ** 3, FACTOR_GRAIN, n_threads)
+
+
+def cholesky(H, n_threads):
+    """Factorise H = UᵀU, upper triangles: (U, 0), or (U, where H is not positive)."""
+    U = H.copy()
+    with single_threaded_blas():
+        info = _factors.cholesky(U, _threads_of(H, n_threads))
+    return U, info
+
+
+def pivoted_cholesky(H, cut, n_threads):
+    """Factorise H = UᵀU in the order of its largest pivots, up to a cut.
+
+    Returns
+    -------
+    U : array of shape (rank, r)
+        What is left of the diagonal holds nothing of use.
+    order : array of shape (r,)
+        Rows of H in the order of U, those of no pivot last.
+    """
+    U, order = H.copy(), np.empty(len(H), np.intp)
+    with single_threaded_blas():
+        rank = _factors.pivoted_cholesky(
+            U, cut, order, np.empty(len(H)), _threads_of(H, n_threads)
+        )
+    return U[:rank], order
+
+
+def inverse_of_triangle(U, n_threads):
+    """Compute U⁻¹ of an upper triangle; its lower triangle is 0, that of U not read."""
+    W = np.zeros_like(U)
+    with single_threaded_blas():
+        _factors.invert_triangle(np.ascontiguousarray(U), W, _threads_of(U, n_threads))
+    return W

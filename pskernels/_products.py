@@ -469,14 +469,6 @@ def matmul(A, B, out, n_threads):
     return out
 
 
-def cholesky(H, n_threads):
-    """Factorise H = UᵀU, upper triangles: (U, 0), or (U, where H is not positive)."""
-    U = H.copy()
-    with single_threaded_blas():
-        info = _linear.cholesky(U, threads_for(len(H) ** 3, GRAM_GRAIN, n_threads))
-    return U, info
-
-
 def times_triangle(A, W, n_threads):
     """A := A @ W in place, of an upper triangle W; rows of A are contiguous."""
     return form_columns(A, W, 0, n_threads)

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from scipy.linalg import lapack
 
 from pskernels import _points, _tiles
-from pskernels._matrices import clear_below_diagonal
+from pskernels._matrices import inverse_of_triangle, pivoted_cholesky
 from pskernels._preparation import prepare
 from pskernels._products import (
     EPS,
@@ -343,7 +343,8 @@ class FeatureMap(KernelMap):
         if not np.isfinite(SKSt).all():
             raise ValueError("S·K·Sᵀ overflows float64; scale X")
         rounded = isinstance(kernel, (CallableKernel, Precomputed))
-        rows, W = _whitening(SKSt, _pivot_cut(SKSt, np.finfo(dtype).eps, rounded))
+        cut = _pivot_cut(SKSt, np.finfo(dtype).eps, rounded)
+        rows, W = _whitening(SKSt, cut, self.limits()[0])
         whitening = np.zeros((len(SKSt), len(rows)))
         whitening[rows] = W
         self.kernel_ = kernel
@@ -645,29 +646,27 @@ def _pivot_cut(SKSt, eps, rounded):
     return max(PIVOT_CUT * s * EPS * size, noise)
 
 
-def _whitening(SKSt, cut):
+def _whitening(SKSt, cut, n_threads):
     """Find (rows, W): Wᵀ (S·K·Sᵀ) W = I in these rows, those of pivots above the cut.
 
     S·K·Sᵀ = UᵀU, the largest pivot first, up to what is rounding; W = U⁻¹, a triangle.
     Eigenvectors would do as well, for twenty times the time.
     """
     s, size = len(SKSt), lapack.dlange("F", SKSt.T)
+    U, order = pivoted_cholesky(SKSt, cut, n_threads)
+    rank = len(U)
+    left = order[rank:]
     with single_threaded_blas():
-        U, pivots, rank, _ = lapack.dpstrf(SKSt, tol=cut)
-        order = pivots - 1
-        left = order[rank:]
-        rest = SKSt[np.ix_(left, left)] - U[:rank, rank:].T @ U[:rank, rank:]
-        rounding = np.abs(rest).max(initial=0.0)
-        # values of k that were rounded to float32 may cause as much, even in float64
-        if rounding > max(cut, s * FLOAT32_EPS * size):
-            _refuse(SKSt)
-        cut = max(cut, rounding)  # others are as wrong
-        rank = np.count_nonzero(U.diagonal()[:rank] ** 2 > cut)
-        if rank == 0:
-            _refuse(SKSt)
-        W = lapack.dtrtri(U[:rank, :rank], overwrite_c=1)[0]
-    clear_below_diagonal(W)
-    return order[:rank], W
+        rest = SKSt[np.ix_(left, left)] - U[:, rank:].T @ U[:, rank:]
+    rounding = np.abs(rest).max(initial=0.0)
+    # values of k that were rounded to float32 may cause as much, even in float64
+    if rounding > max(cut, s * FLOAT32_EPS * size):
+        _refuse(SKSt)
+    cut = max(cut, rounding)  # others are as wrong
+    rank = np.count_nonzero(U.diagonal() ** 2 > cut)
+    if rank == 0:
+        _refuse(SKSt)
+    return order[:rank], inverse_of_triangle(U[:rank, :rank], n_threads)
 
 
 def _triangle(whitening, dtype):

@@ -78,7 +78,7 @@ class FactoredFeatures:
                 f"W and penalty must have shape {(self.r, self.r)}, got {W.shape} and "
                 f"{penalty.shape}"
             )
-        self.W = np.asfortranarray(W)  # as LAPACK reads it
+        self.W = np.ascontiguousarray(W)
         self.penalty = penalty
 
     @property
@@ -169,11 +169,11 @@ class FactoredFeatures:
 
     def to_inner(self, gradient):
         """Turn the gradient of Θ (k, r) into that of coefficients of A."""
-        return lapack.dtrtrs(self.W, gradient.T, trans=1)[0].T
+        return lapack.dtrtrs(self.W.T, gradient.T, lower=1)[0].T
 
     def from_inner(self, step):
         """Turn the step of coefficients of A into that of Θ (k, r)."""
-        return lapack.dtrtrs(self.W, step.T)[0].T
+        return lapack.dtrtrs(self.W.T, step.T, lower=1, trans=1)[0].T
 
     def rounding_of_gram(self, alpha):
         """Bound the rounding of `inner.gram` in a Hessian, relative to alpha."""

@@ -11,8 +11,7 @@ double.  BLAS runs inside of threads: callers limit it to one thread.
 
 from cython.parallel cimport prange, threadid
 from libc.limits cimport INT_MAX
-from scipy.linalg.cython_blas cimport dgemm, dsyrk, dtrmm, dtrsm, sgemm, strmm
-from scipy.linalg.cython_lapack cimport dpotrf
+from scipy.linalg.cython_blas cimport dgemm, dsyrk, dtrmm, sgemm, strmm
 
 from _types cimport intp_t, real_t
 
@@ -70,7 +69,6 @@ cdef enum:
     FEW = 6              # outputs for which BLAS does not reach the speed of linear.h
     OUTPUT_ROWS = 256    # rows at a time for more of them
     TRIANGLE_ROWS = 1024    # BLAS packs the triangle anew for each of them
-    CHOLESKY_BLOCK = 256
 
 OUTPUT_BLOCK = OUTPUT_ROWS
 GRAM_BUFFER = 2 * GRAM_ROWS * TILE
@@ -497,58 +495,3 @@ def form_columns(
             if first > 0:
                 sgemm("N", "N", &r, &n_rows, &before, &one, <float *>&W[0, first],
                       &ld_w, &A[start, 0], &lda, &one, &A[start, first], &lda)
-
-
-def cholesky(
-    double[:, ::1] H,             # INOUT (r, r), the upper triangle is read
-    int n_threads,
-):
-    """Upper triangle of H := U, where H = UᵀU; return 0, or where it is not positive.
-
-    Block by block: a block of rows of U is computed, and taken off all that is below.
-    Parallel axis: blocks of what is below.  To BLAS, which counts by columns, the upper
-    triangle is a lower one: L = Uᵀ.
-    """
-    cdef:
-        intp_t r = H.shape[0]
-        int ld = <int>r
-        double one = 1
-        double minus = -1
-        intp_t size = CHOLESKY_BLOCK if r > 2 * CHOLESKY_BLOCK else r
-        intp_t n_blocks = (r + size - 1) // size
-        intp_t k, start, n_left, task, i, j, row, col
-        int width, height, depth
-        int info = 0
-    with nogil:
-        for k in range(n_blocks):
-            start = k * size
-            depth = <int>min(size, r - start)
-            dpotrf("L", &depth, &H[start, start], &ld, &info)
-            if info != 0:
-                info = info + <int>start
-                break
-            n_left = n_blocks - k - 1
-            for task in prange(n_left, num_threads=n_threads,
-                               use_threads_if=n_threads > 1, schedule="dynamic"):
-                col = start + (task + 1) * size
-                width = <int>min(size, r - col)
-                dtrsm("R", "L", "T", "N", &width, &depth, &one, &H[start, start], &ld,
-                      &H[start, col], &ld)
-            for task in prange(n_left * (n_left + 1) // 2, num_threads=n_threads,
-                               use_threads_if=n_threads > 1, schedule="dynamic"):
-                j = 0
-                while (j + 1) * (j + 2) // 2 <= task:
-                    j = j + 1
-                i = task - j * (j + 1) // 2
-                row = start + (i + 1) * size
-                col = start + (j + 1) * size
-                height = <int>min(size, r - row)
-                width = <int>min(size, r - col)
-                if i == j:
-                    dsyrk("L", "N", &width, &depth, &minus, &H[start, col], &ld, &one,
-                          &H[col, col], &ld)
-                else:
-                    # by columns: the block (col, row) of L, less L_col · L_rowᵀ
-                    dgemm("N", "T", &width, &height, &depth, &minus, &H[start, col],
-                          &ld, &H[start, row], &ld, &one, &H[row, col], &ld)
-    return info

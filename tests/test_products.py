@@ -10,7 +10,7 @@ from conftest import TOLERANCE
 from reference import relative_error
 
 from pskernels import _linear
-from pskernels._products import Features, cholesky, matmul
+from pskernels._products import Features, matmul
 from pskernels._threads import single_threaded_blas
 
 
@@ -139,18 +139,3 @@ def test_matmul(n, s, r, dtype, rng, monkeypatch):
         assert relative_error(out, A @ B) < TOLERANCE[dtype]
     with pytest.raises(ValueError, match="rows of out must be whole"):
         matmul(A, B, np.empty((n, 2 * r), dtype)[::-1, :r], 1)
-
-
-@pytest.mark.parametrize("r", [1, 2, 255, 512, 513, 768, 769, 1300])
-def test_cholesky(r, rng):
-    A = rng.normal(size=(r, r + 3))
-    H = np.triu(A @ A.T)
-    factors = [cholesky(H, n_threads) for n_threads in (1, 2, 3)]
-    U, info = factors[0]
-    assert info == 0
-    expected = np.linalg.cholesky(A @ A.T).T
-    np.testing.assert_allclose(np.triu(U), expected, atol=1e-9 * np.abs(U).max())
-    for other, _ in factors[1:]:
-        np.testing.assert_array_equal(other, U)
-    H[r // 2, r // 2] = -1.0
-    assert cholesky(H, 2)[1] == r // 2 + 1  # where it is not positive, counted from 1

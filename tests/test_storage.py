@@ -289,7 +289,13 @@ def test_squares_of_several_outputs_have_all_digits(rng):
 def test_adam(storage, rng):
     X = rng.normal(size=(200, 2))
     model = SketchedKernelRegressor(
-        solver="adam", feature_storage=storage, n_components=10, kappa=1.0, tol=0.5
+        solver="adam",
+        feature_storage=storage,
+        n_components=10,
+        kappa=1.0,
+        tol=0.5,
+        alpha=0.01,
+        random_state=0,
     )
     if storage == "float32":
         assert model.fit(X, X[:, 0]).score(X, X[:, 0]) > 0.5

@@ -15,8 +15,8 @@ from functools import partial
 import numpy as np
 from scipy.linalg import lapack, lu_factor, lu_solve
 
-from pskernels._matrices import add_scaled
-from pskernels._products import cholesky, symmetric
+from pskernels._matrices import add_scaled, cholesky
+from pskernels._products import symmetric
 
 # Iterations of conjugate gradients, at most.
 MAX_CG = 200

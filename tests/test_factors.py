@@ -1,0 +1,92 @@
+"""Triangular factors against LAPACK's, at the edges of blocks and tiles."""
+
+import numpy as np
+import pytest
+import scipy.linalg
+from scipy.linalg import lapack
+
+from pskernels._matrices import cholesky, inverse_of_triangle, pivoted_cholesky
+
+# one side of blocks of 64 rows, of tiles of 256, and the other
+SIZES = [1, 2, 63, 64, 65, 255, 257, 320, 512, 513, 768, 769, 1300]
+
+
+@pytest.mark.parametrize("r", SIZES)
+def test_cholesky(r, rng):
+    A = rng.normal(size=(r, r + 3))
+    H = np.triu(A @ A.T)
+    factors = [cholesky(H, n_threads) for n_threads in (1, 2, 3)]
+    U, info = factors[0]
+    assert info == 0
+    expected = np.linalg.cholesky(A @ A.T).T
+    np.testing.assert_allclose(np.triu(U), expected, atol=1e-9 * np.abs(U).max())
+    for other, _ in factors[1:]:
+        np.testing.assert_array_equal(other, U)
+    H[r // 2, r // 2] = -1.0
+    assert cholesky(H, 2)[1] == r // 2 + 1  # where it is not positive, counted from 1
+
+
+def spread_matrix(r, rank, rng):
+    """A matrix of a rank whose pivots fall over six orders of magnitude."""
+    A = rng.normal(size=(r, rank)) * np.logspace(0, -3, rank)
+    return A @ A.T
+
+
+@pytest.mark.parametrize("share", [1.0, 0.6])
+@pytest.mark.parametrize("r", SIZES)
+def test_pivoted_cholesky(r, share, rng):
+    true_rank = max(1, int(share * r))
+    H = spread_matrix(r, true_rank, rng)
+    cut = 1e-12 * H.diagonal().max()
+    U, order = pivoted_cholesky(np.triu(H), cut, 1)
+    expected, pivots, rank, _ = lapack.dpstrf(H, tol=cut)
+    assert len(U) == rank == true_rank
+    # pivots may be equal up to rounding: neither order is wrong then
+    np.testing.assert_allclose(
+        U.diagonal() ** 2,
+        expected.diagonal()[:rank] ** 2,
+        atol=1e-15 * r * H.max(),
+    )
+    assert sorted(order) == list(range(r))
+    U_whole = np.triu(U)
+    np.testing.assert_allclose(
+        U_whole.T @ U_whole, H[np.ix_(order, order)], atol=1e-13 * r * H.max()
+    )
+    if share == 1.0:
+        np.testing.assert_array_equal(order, pivots - 1)
+    for n_threads in (2, 3):
+        other, same_order = pivoted_cholesky(np.triu(H), cut, n_threads)
+        np.testing.assert_array_equal(np.triu(other), U_whole)
+        np.testing.assert_array_equal(same_order, order)
+
+
+def test_pivots_are_the_largest_that_are_left(rng):
+    """Against the definition: a step for each pivot, of what all others have left."""
+    H = spread_matrix(150, 150, rng)
+    left, expected = H.copy(), []
+    for _ in range(100):
+        expected.append(int(left.diagonal().argmax()))
+        row = left[expected[-1]]
+        left = left - np.outer(row, row) / row[expected[-1]]
+    cut = left.diagonal().max()
+    U, order = pivoted_cholesky(H, cut, 2)
+    assert len(U) == 100
+    np.testing.assert_array_equal(order[:100], expected)
+
+
+@pytest.mark.parametrize("H", [-np.eye(3), np.zeros((2, 2)), np.full((1, 1), np.nan)])
+def test_no_pivot(H):
+    U, order = pivoted_cholesky(H, 0.0, 1)
+    assert U.shape == (0, len(H))
+    assert sorted(order) == list(range(len(H)))
+
+
+@pytest.mark.parametrize("r", SIZES)
+def test_inverse_of_triangle(r, rng):
+    U = np.triu(rng.normal(size=(r, r)), 1) / np.sqrt(r) + np.diag(rng.random(r) + 1)
+    dirty = U + np.tril(np.full((r, r), np.nan), -1)  # what is below is not read
+    W = inverse_of_triangle(dirty, 1)
+    expected = scipy.linalg.solve_triangular(U, np.eye(r))
+    np.testing.assert_allclose(W, expected, atol=1e-12 * np.abs(expected).max())
+    assert not np.tril(W, -1).any()
+    np.testing.assert_array_equal(inverse_of_triangle(dirty, 3), W)
