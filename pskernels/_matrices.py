@@ -73,3 +73,12 @@ def inverse_of_triangle(U, n_threads):
     with single_threaded_blas():
         _factors.invert_triangle(np.ascontiguousarray(U), W, _threads_of(U, n_threads))
     return W
+
+
+def rows_by_inverse(rows, U, n_threads):
+    """Compute rows @ U⁻¹ of an upper triangle; what is below it is not read."""
+    out = rows.copy()
+    work = rows.size * len(U)
+    with single_threaded_blas():
+        _factors.solve_rows(U, out, threads_for(work, FACTOR_GRAIN, n_threads))
+    return out

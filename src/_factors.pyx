@@ -20,6 +20,7 @@ from _types cimport intp_t
 cdef enum:
     TILE = 256           # of what is left, and rows of U at a time
     PIVOT_ROWS = 64      # rows of U at a time with pivots, for which BLAS adds vectors
+    RIGHT_ROWS = 128     # right-hand sides at a time
 
 
 cdef void take_off(
@@ -224,3 +225,25 @@ def invert_triangle(
                   &W[0, start], &ld)
             dtrsm("R", "L", "N", "N", &width, &above, &one, <double *>&U[0, 0], &ld,
                   &W[0, start], &ld)
+
+
+def solve_rows(
+    const double[:, ::1] U,       # IN  (r, r), upper triangular
+    double[:, ::1] B,             # INOUT (m, r)
+    int n_threads,
+):
+    """B := B·U⁻¹, some rows at a time; the diagonal of U has no 0."""
+    cdef:
+        intp_t m = B.shape[0]
+        int r = <int>U.shape[0]
+        double one = 1
+        intp_t task, start
+        int n_rows
+    for task in prange((m + RIGHT_ROWS - 1) // RIGHT_ROWS, nogil=True,
+                       num_threads=n_threads, use_threads_if=n_threads > 1,
+                       schedule="dynamic"):
+        start = task * RIGHT_ROWS
+        n_rows = <int>min(<intp_t>RIGHT_ROWS, m - start)
+        # by columns: Bᵀ = L⁻¹ · Bᵀ
+        dtrsm("L", "L", "N", "N", &r, &n_rows, &one, <double *>&U[0, 0], &r,
+              &B[start, 0], &r)

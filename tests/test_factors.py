@@ -5,7 +5,12 @@ import pytest
 import scipy.linalg
 from scipy.linalg import lapack
 
-from pskernels._matrices import cholesky, inverse_of_triangle, pivoted_cholesky
+from pskernels._matrices import (
+    cholesky,
+    inverse_of_triangle,
+    pivoted_cholesky,
+    rows_by_inverse,
+)
 
 # one side of blocks of 64 rows, of tiles of 256, and the other
 SIZES = [1, 2, 63, 64, 65, 255, 257, 320, 512, 513, 768, 769, 1300]
@@ -90,3 +95,14 @@ def test_inverse_of_triangle(r, rng):
     np.testing.assert_allclose(W, expected, atol=1e-12 * np.abs(expected).max())
     assert not np.tril(W, -1).any()
     np.testing.assert_array_equal(inverse_of_triangle(dirty, 3), W)
+
+
+@pytest.mark.parametrize("m", [0, 1, 127, 128, 129, 300])
+@pytest.mark.parametrize("r", [1, 300])
+def test_rows_by_inverse(r, m, rng):
+    U = np.triu(rng.normal(size=(r, r)), 1) / np.sqrt(r) + np.diag(rng.random(r) + 1)
+    dirty = U + np.tril(np.full((r, r), np.nan), -1)
+    rows = rng.normal(size=(m, r))
+    found = rows_by_inverse(rows, dirty, 1)
+    np.testing.assert_allclose(found @ U, rows, atol=1e-12)
+    np.testing.assert_array_equal(rows_by_inverse(rows, dirty, 3), found)

@@ -568,7 +568,7 @@ def test_solve_after_changes(c, rng):
     rows[:leaving], weights[:leaving] = A[:leaving], -1.0
     changed = H + rows.T @ (weights[:, None] * rows)
     b = rng.normal(size=r)
-    solve = changed_solve(np.linalg.cholesky(H).T.copy(), rows, weights)
+    solve = changed_solve(np.linalg.cholesky(H).T.copy(), rows, weights, 2)
     np.testing.assert_allclose(solve(b), np.linalg.solve(changed, b), rtol=1e-9)
 
 

@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 from scipy.linalg import lapack, lu_factor, lu_solve
 
-from pskernels._matrices import add_scaled, cholesky
+from pskernels._matrices import add_scaled, cholesky, rows_by_inverse
 from pskernels._products import symmetric
 
 # Iterations of conjugate gradients, at most.
@@ -118,21 +118,21 @@ def solve_factorised(factor, b):
     return lapack.dpotrs(factor.T, b, lower=1)[0]
 
 
-def changed_solve(factor, rows, weights):
+def changed_solve(factor, rows, weights, n_threads):
     """Make a function b -> (H + Σ weight·row·rowᵀ)⁻¹·b, from the factor U of H.
 
-    With T = U⁻ᵀ·rowsᵀ and D the weights, none of them 0, what H is changed to is
-    Uᵀ (I + T·D·Tᵀ) U, and (I + T·D·Tᵀ)⁻¹ = I - T (D⁻¹ + TᵀT)⁻¹ Tᵀ.  Costs
+    With T = rows·U⁻¹ and D the weights, none of them 0, what H is changed to is
+    Uᵀ (I + Tᵀ·D·T) U, and (I + Tᵀ·D·T)⁻¹ = I - Tᵀ (D⁻¹ + T·Tᵀ)⁻¹ T.  Costs
     (rows)·r²/2 multiplications, where a new factor takes r³/6 and the rows as well.
     """
-    T = lapack.dtrtrs(factor.T, rows.T, lower=1)[0]
-    inner = T.T @ T
+    T = rows_by_inverse(rows, factor, n_threads)
+    inner = T @ T.T
     inner[np.diag_indices_from(inner)] += 1 / weights
     lu = lu_factor(inner, overwrite_a=True, check_finite=False)
 
     def solve(b):
         v = lapack.dtrtrs(factor.T, b, lower=1)[0]
-        v -= T @ lu_solve(lu, T.T @ v, check_finite=False)
+        v -= lu_solve(lu, T @ v, check_finite=False) @ T
         return lapack.dtrtrs(factor.T, v, lower=1, trans=1)[0]
 
     return solve

@@ -377,7 +377,7 @@ class _Direction:
         if self._factor is None or outputs.d > 1 or self.hessian == "cg":
             return None
         factor, mu_of_factor = self._factor
-        r = self.problem.features.r
+        r, n_threads = self.problem.features.r, self.problem.features.n_threads
         # a product with the Hessian, and two systems with a triangle
         cost = PASS_COST * (2 * n_active + 4 * r)
         if mu != mu_of_factor or cost > CHOLESKY_COST * r * r:
@@ -388,7 +388,7 @@ class _Direction:
         rows, weights = changed
         if len(rows) == 0:
             return partial(solve_factorised, factor)
-        return changed_solve(factor, rows, self._curvature(mu) * weights)
+        return changed_solve(factor, rows, self._curvature(mu) * weights, n_threads)
 
     def _curvature(self, mu):
         """Return the curvature of a point for each unit of its weight in `grams`."""
