@@ -28,6 +28,9 @@ EPS = float(np.finfo(np.float64).eps)
 MAX_GROUPS = 64
 MIN_GROUP_ROWS = 256
 GRAM_TASKS = 16
+# Sums of Gram matrices take no more than this part of Z, unless there are few groups.
+GRAM_SHARE = 8
+MIN_GRAM_GROUPS = 4
 # Numbers that all of the groups may keep, unless there are few groups.
 PARTIAL_SIZE = 2**17
 MIN_GROUPS = 8
@@ -344,9 +347,10 @@ class Features(PlainFeatures):
     def _gram(self, weight, bordered):
         """Compute `gram` of weights that are not negative, with room for a border."""
         rows = np.flatnonzero(weight)
-        # a group has to be worth the matrix that it fills
+        # a group has to be worth the matrix that it fills, in time and in memory
         n_groups = len(rows) // max(MIN_GROUP_ROWS, 2 * self.r)
-        n_groups = min(GRAM_TASKS // self._gram_tasks, n_groups)
+        most = max(MIN_GRAM_GROUPS, self.Z.nbytes // (GRAM_SHARE * 8 * self.r**2))
+        n_groups = min(GRAM_TASKS // self._gram_tasks, n_groups, most)
         size = self.r + bordered
         sums = np.zeros((max(1, n_groups), size, size))
         step = max(_linear.GRAM_TILE, CALL_WORK // self.r**2)

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 
 import pskernels as psk
 from pskernels._points import total_variance
+from pskernels.estimators import SketchedKernelRegressor
 
 MB = 2**20
 
@@ -98,6 +99,17 @@ def test_solving_takes_a_few_vectors_beside_the_features(loss, rng):
     y = np.sign(Z[:, 0] + rng.normal(size=50_000))
     with peak_below(Z.nbytes / 3):
         assert psk.solve(Z, y, loss=loss, alpha=1e-4, tol=1e-5).converged
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("loss", ["huber", "squared", "epsilon_insensitive"])
+def test_a_fit_takes_the_features_and_a_few_square_matrices(loss, dtype, rng):
+    n, s = 20_000, 400
+    X = rng.normal(size=(n, 4)).astype(dtype)
+    y = X[:, 0] * X[:, 1] + rng.normal(size=n)
+    model = SketchedKernelRegressor(n_components=s, loss=loss, random_state=0)
+    with peak_below(1.25 * n * s * X.itemsize + 10 * s * s * 8):
+        model.fit(X, y)
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
