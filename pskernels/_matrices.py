@@ -37,12 +37,19 @@ def add_scaled(A, scale, B):
         A[rows] += scale * B[rows]
 
 
+def _check_square(A):
+    """Check what BLAS does not."""
+    if A.ndim != 2 or A.shape[0] != A.shape[1]:
+        raise ValueError(f"a square matrix is needed, got shape {A.shape}")
+
+
 def _threads_of(A, n_threads):
     return threads_for(len(A) ** 3, FACTOR_GRAIN, n_threads)
 
 
 def cholesky(H, n_threads):
     """Factorise H = UᵀU, upper triangles: (U, 0), or (U, where H is not positive)."""
+    _check_square(H)
     U = H.copy()
     with single_threaded_blas():
         info = _factors.cholesky(U, _threads_of(H, n_threads))
@@ -52,6 +59,8 @@ def cholesky(H, n_threads):
 def pivoted_cholesky(H, cut, n_threads):
     """Factorise H = UᵀU in the order of its largest pivots, up to a cut.
 
+    Numbers are finite; of equal pivots the first one, in the order so far, is taken.
+
     Returns
     -------
     U : array of shape (rank, r)
@@ -59,6 +68,7 @@ def pivoted_cholesky(H, cut, n_threads):
     order : array of shape (r,)
         Rows of H in the order of U, those of no pivot last.
     """
+    _check_square(H)
     U, order = H.copy(), np.empty(len(H), np.intp)
     with single_threaded_blas():
         rank = _factors.pivoted_cholesky(
@@ -69,7 +79,8 @@ def pivoted_cholesky(H, cut, n_threads):
 
 def inverse_of_triangle(U, n_threads):
     """Compute U⁻¹ of an upper triangle; its lower triangle is 0, that of U not read."""
-    W = np.zeros_like(U)
+    _check_square(U)
+    W = np.zeros(U.shape)
     with single_threaded_blas():
         _factors.invert_triangle(np.ascontiguousarray(U), W, _threads_of(U, n_threads))
     return W
@@ -77,6 +88,9 @@ def inverse_of_triangle(U, n_threads):
 
 def rows_by_inverse(rows, U, n_threads):
     """Compute rows @ U⁻¹ of an upper triangle; what is below it is not read."""
+    _check_square(U)
+    if rows.shape[1] != len(U):
+        raise ValueError(f"rows {rows.shape} do not fit a triangle of {len(U)}")
     out = rows.copy()
     work = rows.size * len(U)
     with single_threaded_blas():

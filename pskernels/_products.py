@@ -28,7 +28,7 @@ EPS = float(np.finfo(np.float64).eps)
 MAX_GROUPS = 64
 MIN_GROUP_ROWS = 256
 GRAM_TASKS = 16
-# Sums of Gram matrices take no more than this part of Z, unless there are few groups.
+# Sums of Gram matrices take 1/8 of Z at most, unless there are few groups.
 GRAM_SHARE = 8
 MIN_GRAM_GROUPS = 4
 # Numbers that all of the groups may keep, unless there are few groups.

@@ -129,22 +129,22 @@ class KernelMap:
                 f"this {type(self).__name__} is not fitted; call fit first"
             )
 
-    def _check_points(self, X):
-        return check_points(X, "X", accept_sparse=not is_precomputed(self.kernel))
+    def _check_points(self, X, name="X"):
+        return check_points(X, name, accept_sparse=not is_precomputed(self.kernel))
 
-    def _check_shape(self, X):
+    def _check_shape(self, X, name="X"):
         self._check_fitted()
-        X = self._check_points(X)
+        X = self._check_points(X, name)
         if X.shape[1] != self.n_features_in_:
             raise ValueError(
-                f"X has {X.shape[1]} features, but this {type(self).__name__} was "
+                f"{name} has {X.shape[1]} features, but this {type(self).__name__} was "
                 f"fitted with {self.n_features_in_}"
             )
         return X
 
     def check_new_points(self, X, name="X"):
         """Check points that the map is to see after its fit."""
-        X = self._check_shape(X)
+        X = self._check_shape(X, name)
         self._check_values(X, name)
         return X
 

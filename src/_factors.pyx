@@ -209,12 +209,13 @@ def invert_triangle(
         intp_t n_blocks = (r + TILE - 1) // TILE
         intp_t task, start, i, j
         int width, above
-        int info = 0
+        int info
     for task in prange(n_blocks, nogil=True, num_threads=n_threads,
                        use_threads_if=n_threads > 1, schedule="dynamic"):
         start = (n_blocks - 1 - task) * TILE  # the longest columns first
         width = <int>min(<intp_t>TILE, r - start)
         above = <int>start
+        info = 0  # assigned here, so that each thread has its own
         for i in range(start + width):
             for j in range(max(i, start), start + width):
                 W[i, j] = U[i, j]

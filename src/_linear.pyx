@@ -4,7 +4,7 @@ Stage: Z, vectors over points or over features -> what a solver sees of Z.
 
 Parallel axis: groups of rows (and, for the Gram matrix, tiles of the result).
 Every sum over rows is kept for each group, and the groups are added in their
-order; how rows are grouped depends on n and r alone, so that results do not
+order; how rows are grouped depends on Z alone, so that results do not
 depend on the number of threads, to the last bit.  Z is float or double, all else
 double.  BLAS runs inside of threads: callers limit it to one thread.
 """

@@ -106,3 +106,28 @@ def test_rows_by_inverse(r, m, rng):
     found = rows_by_inverse(rows, dirty, 1)
     np.testing.assert_allclose(found @ U, rows, atol=1e-12)
     np.testing.assert_array_equal(rows_by_inverse(rows, dirty, 3), found)
+
+
+def test_of_equal_pivots_the_first_is_taken():
+    H = np.diag([1.0, 2.0, 2.0, 1.0, 2.0])
+    assert pivoted_cholesky(H, 0.0, 1)[1].tolist() == [1, 2, 4, 3, 0]
+    assert pivoted_cholesky(np.eye(5), 0.0, 1)[1].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_shapes_that_do_not_fit():
+    wide = np.ones((3, 4))
+    for call in (
+        lambda: cholesky(wide, 1),
+        lambda: pivoted_cholesky(wide, 0.0, 1),
+        lambda: inverse_of_triangle(wide, 1),
+        lambda: rows_by_inverse(np.ones((2, 3)), wide, 1),
+    ):
+        with pytest.raises(ValueError, match="square matrix"):
+            call()
+    with pytest.raises(ValueError, match="do not fit a triangle of 5"):
+        rows_by_inverse(wide, np.eye(5), 1)
+
+
+def test_any_order_of_memory(rng):
+    U = np.asfortranarray(np.triu(rng.normal(size=(6, 6))) + 4 * np.eye(6))
+    np.testing.assert_allclose(inverse_of_triangle(U, 1) @ U, np.eye(6), atol=1e-14)

@@ -8,7 +8,11 @@ from test_memory import MB, peak_below
 
 import pskernels as psk
 from pskernels import _points, _tiles
-from pskernels.feature_map import fit_transform_gammas, share_distances
+from pskernels.feature_map import (
+    fit_and_transform,
+    fit_transform_gammas,
+    share_distances,
+)
 
 GAMMAS = [0.3, 1.7, 0.05]
 KERNELS = [name for name in reference.KERNELS if name not in reference.WITHOUT_GAMMA]
@@ -108,3 +112,19 @@ def test_what_cannot_be_shared(rng):
         bad = X[:5].copy()
         bad[2, 1] = np.nan
         fit_transform_gammas(make_map(100), GAMMAS, X, bad)
+
+
+@pytest.mark.parametrize(
+    "bad, message",
+    [
+        (np.ones(3), "X_new must be 2-d"),
+        (np.ones((0, 2)), "X_new needs at least one point"),
+        (np.array([["a", "b"]]), "X_new must hold real numbers"),
+        (np.ones((3, 3)), "X_new has 3 features"),
+        (np.array([[0.0, np.nan]]), "X_new contains NaN in row 0, column 1"),
+    ],
+)
+def test_new_points_are_named(bad, message, rng):
+    feature_map = psk.FeatureMap(sketch=psk.SubSampling(5))
+    with pytest.raises((TypeError, ValueError), match=message):
+        fit_and_transform(feature_map, rng.normal(size=(20, 2)), bad)

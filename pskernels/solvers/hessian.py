@@ -119,7 +119,7 @@ def solve_factorised(factor, b):
 
 
 def changed_solve(factor, rows, weights, n_threads):
-    """Make a function b -> (H + Σ weight·row·rowᵀ)⁻¹·b, from the factor U of H.
+    """Make a function of a vector b, (H + Σ weight·row·rowᵀ)⁻¹·b, by the factor U of H.
 
     With T = rows·U⁻¹ and D the weights, none of them 0, what H is changed to is
     Uᵀ (I + Tᵀ·D·T) U, and (I + Tᵀ·D·T)⁻¹ = I - Tᵀ (D⁻¹ + T·Tᵀ)⁻¹ T.  Costs

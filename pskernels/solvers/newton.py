@@ -425,7 +425,7 @@ class _Direction:
         if self.quadratic:
             tolerance = EPS
         if not self._keeps_one_of(outputs):
-            self._kept = outputs.k, self._make_preconditioner(outputs), np.inf
+            self._kept = outputs.k, self._make_preconditioner(outputs), None
         k, precondition, first = self._kept
         solution, self.n_cg = conjugate_gradients(
             hessian_product(self.sample, outputs, self.alpha),
@@ -434,9 +434,9 @@ class _Direction:
             tolerance,
             2 * self.alpha * self.small,
         )
-        self._kept = k, precondition, min(first, self.n_cg)
-        if not self.quadratic and self.n_cg > WORN * self._kept[2]:
-            self._kept = None
+        first = self.n_cg if first is None else first
+        worn = not self.quadratic and self.n_cg > WORN * first
+        self._kept = None if worn else (k, precondition, first)
         return solution
 
     def _keeps_one_of(self, outputs):
