@@ -35,7 +35,7 @@ class Rows:
     def is_contiguous(self, dtype):
         """Tell whether `get` makes no copy."""
         X = self.X
-        if self.sparse or self._indices is not None:
+        if self._indices is not None or not isinstance(X, np.ndarray):
             return False
         return X.flags.c_contiguous and X.dtype == dtype
 

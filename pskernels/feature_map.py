@@ -10,7 +10,7 @@ The map z_S of the paper.  It does not see y or a loss.
 import math
 import warnings
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from weakref import WeakKeyDictionary
 
@@ -19,7 +19,11 @@ import scipy.sparse as sp
 from scipy.linalg import lapack
 
 from pskernels import _points, _tiles
-from pskernels._matrices import inverse_of_triangle, pivoted_cholesky
+from pskernels._matrices import (
+    absolute_product,
+    inverse_of_triangle,
+    pivoted_cholesky,
+)
 from pskernels._preparation import prepare
 from pskernels._products import (
     EPS,
@@ -37,7 +41,7 @@ from pskernels._validation import (
     levels_to_the_caller,
     warn_if_not_finite,
 )
-from pskernels.features import FactoredFeatures, RecomputedFeatures
+from pskernels.features import EXACT_ENOUGH, FactoredFeatures, RecomputedFeatures
 from pskernels.gram import (
     draw_sketch,
     fill_kernel_matmul,
@@ -229,7 +233,7 @@ class FeatureMap(KernelMap):
         n_threads, _ = self.limits()
         if storage == "float32" and self._dtype == np.float64:
             return self._rounded_features(X)
-        compute = partial(self._fill_products, self.sketch_.checked_weights()[rows])
+        compute = partial(self.fill_products, rows)
         if storage == "recomputed":
             A = RecomputedFeatures(
                 compute, X, self.rank_, self._dtype, n_threads, self._block_points(X)
@@ -244,8 +248,37 @@ class FeatureMap(KernelMap):
             return features
         return features.form_for(alpha)
 
-    def _fill_products(self, weights, X, out, n_threads):
-        """out = K·Sᵀ of some points, for the rows of S with these weights."""
+    def fit_chunks(self, X, alpha, formed=False):
+        """Fit the map; return what computes the features of some points at a time.
+
+        Parameters
+        ----------
+        X : array or Source of shape (n, d)
+        alpha : float
+            The penalty of the fit to come: where Gram matrices of K·Sᵀ would lose too
+            much beside it, Z is formed.
+        formed : bool
+            Form Z in any case.
+
+        Returns
+        -------
+        ChunkFeatures
+        """
+        X, SKSt, (rows, W) = self.learn(X)
+        chunks = ChunkFeatures(self, rows, W, SKSt[np.ix_(rows, rows)])
+        if not formed:
+            probe = chunks(X[: _points.MEDIAN_SUBSAMPLE])
+            formed = probe.rounding_of_gram(alpha) > EXACT_ENOUGH
+        return replace(chunks, is_formed=bool(formed))
+
+    @property
+    def feature_dtype(self):
+        """The type of features of the points of the fit."""
+        return self._dtype
+
+    def fill_products(self, rows, X, out, n_threads):
+        """out = K·Sᵀ of some checked points, for some rows of S."""
+        weights = self.sketch_.checked_weights()[rows]
         self._sketch_block(out.T, X, n_threads, self.limits()[1], weights)
 
     def _block_points(self, X):
@@ -482,6 +515,58 @@ class FeatureMap(KernelMap):
             memory_limit=memory_limit,
             verbose=self.verbose,
         )
+
+
+@dataclass(frozen=True)
+class ChunkFeatures:
+    """Features of some points at a time, of a map that is fitted.
+
+    Parameters
+    ----------
+    feature_map : FeatureMap
+    rows : array of int
+        Rows of the pivots.
+    W : array of shape (r, r)
+        The triangle of the whitening, in these rows.
+    penalty : array of shape (r, r)
+        S·K·Sᵀ in these rows.
+    is_formed : bool
+        Whether features are Z, or else K·Sᵀ with W.
+    """
+
+    feature_map: FeatureMap
+    rows: np.ndarray
+    W: np.ndarray
+    penalty: np.ndarray
+    is_formed: bool = False
+
+    @property
+    def r(self):
+        return len(self.rows)
+
+    @property
+    def dtype(self):
+        return self.feature_map.feature_dtype
+
+    def __call__(self, X, n_threads=None):
+        """Compute features of checked points."""
+        if n_threads is None:
+            n_threads, _ = self.feature_map.limits()
+        A = np.empty((X.shape[0], self.r), self.dtype)
+        self.feature_map.fill_products(self.rows, X, A, n_threads)
+        features = FactoredFeatures(A, self.W, self.penalty, n_threads)
+        if not self.is_formed:
+            return features
+        return features.inner.times_triangle(self.W, overwrite=True)
+
+    def largest(self):
+        """Bound |z| of each column for all points; None if the kernel has no bound."""
+        feature_map = self.feature_map
+        if not feature_map.kernel_.centred:  # shift-invariant kernels are at most 1
+            return None
+        weights = np.abs(feature_map.sketch_.scaled_weights()[self.rows])
+        sums = np.asarray(weights.sum(axis=1)).ravel()
+        return absolute_product(sums, self.W) * (1 + self.r * FLOAT32_EPS)
 
 
 def _fill_maps(maps, outs, X, formed=True):

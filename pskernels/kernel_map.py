@@ -17,6 +17,7 @@ from pskernels._validation import (
     warn_if_not_finite,
 )
 from pskernels.kernels import is_precomputed
+from pskernels.sources import Source
 
 
 def points_of_a_block(point_bytes, n_bytes, memory_limit):
@@ -130,6 +131,8 @@ class KernelMap:
             )
 
     def _check_points(self, X, name="X"):
+        if isinstance(X, Source):  # which has checked itself
+            return X
         return check_points(X, name, accept_sparse=not is_precomputed(self.kernel))
 
     def _check_shape(self, X, name="X"):

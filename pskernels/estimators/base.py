@@ -36,6 +36,8 @@ from pskernels.choice import (
     grow,
 )
 from pskernels.estimators import saving
+from pskernels.estimators.defaults import default_alpha, is_auto
+from pskernels.estimators.streamed import FitsSources
 from pskernels.feature_map import (
     STORAGES,
     FeatureMap,
@@ -57,12 +59,7 @@ from pskernels.kernels import (
 from pskernels.losses import LOSSES, Squared
 from pskernels.sketches import WITH_P, Sketch, SubSampling, get_sketch
 from pskernels.solvers import path
-
-# n·alpha by default: `Ridge(0.1)`.  On the data sets of bench/estimators.py squared
-# errors hardly change from 1e-4 to 1e-6, since 100 features regularise by themselves;
-# pinball losses and classes are best from 0.03 / n to 0.3 / n.
-# `python bench/estimators.py defaults` scores it.
-DEFAULT_PENALTY = 0.1
+from pskernels.sources import is_source, open_points
 
 # Points whose squared distance from 0 is this many times their variance look alike to
 # kernels of scalar products: in float32, nothing else is left.
@@ -395,7 +392,7 @@ def _name_text_columns(X):
     return f": {', '.join(text)}"
 
 
-class SketchedMachine(SketchedEstimator):
+class SketchedMachine(FitsSources, SketchedEstimator):
     """A linear machine on the features of a sketch.
 
     A family of machines adds `_encode`, which turns y into the targets of `solve`, and
@@ -408,9 +405,13 @@ class SketchedMachine(SketchedEstimator):
 
         Parameters
         ----------
-        X : array, sparse array or data frame of shape (n, d)
-            (n, n), the Gram matrix, if kernel is "precomputed".
-        y : array of shape (n,)
+        X : array, sparse array, data frame, path or source of shape (n, d)
+            (n, n), the Gram matrix, if kernel is "precomputed".  A memory map, the path
+            of a .npy or Parquet file, and objects with a shape, a dtype and slices of
+            rows are read a chunk at a time, in a few passes, if memory_limit has no
+            room for them and their features.
+        y : array of shape (n,), path or source
+            Or the name of a column of the Parquet file X.
         sample_weight : array of shape (n,), optional
             A weight of 0 leaves a point out, one of 2 counts it twice.
 
@@ -420,6 +421,8 @@ class SketchedMachine(SketchedEstimator):
         """
         # all that is called limits BLAS: once for all of it costs less
         with all_or_nothing(self), single_threaded_blas():
+            if is_source(X):
+                return self._fit_source(X, y, sample_weight)
             X, y, weight = self._check_data(X, y, sample_weight)
             self._warn_if_unscaled(X)
             return self._fit_checked(X, y, weight)
@@ -453,6 +456,19 @@ class SketchedMachine(SketchedEstimator):
         (result,) = self._solve(Z, y, balanced, [self.alpha], start=start)
         self._keep(feature_map, result)
         return self
+
+    def _learn_targets(self, y):
+        """Learn what all targets have in common, of a `Source` of them.
+
+        Returns a function of some targets and their weights, or None, that does what
+        `_balance` does for all.
+        """
+        self._encode_chunk(np.asarray(y[:1]))
+        return lambda y, weight: weight
+
+    def _encode_chunk(self, y):
+        """Encode some of the targets, after `_learn_targets`."""
+        return self._encode(y)
 
     def _takes_factored_features(self):
         """Tell whether there is one output, of a smooth loss.
@@ -608,20 +624,9 @@ class SketchedMachine(SketchedEstimator):
     def _decide(self, X):
         """Compute Z @ coef_ + intercept_ of new points."""
         check_is_fitted(self)
-        X = self._check_points(X, reset=False)
+        if is_source(X):
+            X = open_points(X)
+        else:
+            X = self._check_points(X, reset=False)
         with single_threaded_blas():
             return self.feature_map_.predict_folded(X, self.dual_coef_, self.intercept_)
-
-
-def default_alpha(n, weight=None):
-    """Find alpha of n points; whole weights repeat them, others do not change n."""
-    if weight is not None and (weight == np.floor(weight)).all():
-        n = weight.sum()
-    return DEFAULT_PENALTY / n
-
-
-def is_auto(value, name):
-    """Tell whether a parameter, else a number, is "auto"."""
-    if isinstance(value, str) and value != "auto":
-        raise ValueError(f"{name} must be a number or 'auto', got {value!r}")
-    return isinstance(value, str)

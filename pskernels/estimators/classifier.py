@@ -1,5 +1,7 @@
 """`SketchedKernelClassifier`: kernel classification, two classes or more."""
 
+from collections import Counter
+
 import numpy as np
 import scipy.special
 from sklearn.base import ClassifierMixin
@@ -12,6 +14,9 @@ from pskernels.estimators.base import SketchedMachine
 from pskernels.losses import Logistic, get_loss
 
 LOSSES = ("hinge", "squared_hinge", "logistic")
+
+# Labels that are read at a time.
+LABEL_BYTES = 2**24
 
 
 def _has_probabilities(model):
@@ -64,7 +69,9 @@ n_features_in_, feature_names_in_
 
     Examples
     --------
-    >>> import numpy as np
+    >>> from collections import Counter
+
+import numpy as np
     >>> from pskernels.estimators import SketchedKernelClassifier
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(1000, 2))
@@ -201,16 +208,47 @@ n_features_in_, feature_names_in_
     def _encode(self, y):
         """Turn y into +1 and -1, a column for each class if they are more than two."""
         check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        n_classes = len(self.classes_)
-        if n_classes < 2:
+        self._set_classes(np.unique(y))
+        return self._encode_chunk(y)
+
+    def _set_classes(self, classes):
+        if len(classes) < 2:
             raise ValueError(
                 "y must have at least two classes (of positive weight), got one class: "
-                f"{self.classes_.tolist()[0]!r}"
+                f"{classes.tolist()[0]!r}"
             )
-        if n_classes == 2:
+        self.classes_ = classes
+
+    def _learn_targets(self, y):
+        """Find the classes, and their weights, by a pass over all targets."""
+        counts = Counter()
+        for start, end in y.blocks(LABEL_BYTES):
+            labels, numbers = np.unique(y[start:end], return_counts=True)
+            check_classification_targets(labels)
+            counts.update(dict(zip(labels.tolist(), numbers.tolist(), strict=True)))
+        self._set_classes(np.array(sorted(counts)))
+        if self.class_weight is None:
+            return super()._learn_targets(y)
+        weights = self._class_weights([counts[c] for c in self.classes_.tolist()])
+
+        def reweigh(labels, weight):
+            of_classes = weights[np.searchsorted(self.classes_, labels)]
+            return of_classes if weight is None else of_classes * weight
+
+        return reweigh
+
+    def _class_weights(self, counts):
+        """Find the weight of each class, as scikit-learn has it."""
+        if isinstance(self.class_weight, str):
+            check_option(self.class_weight, "class_weight", ("balanced",))
+            return sum(counts) / (len(counts) * np.array(counts))
+        return np.array([self.class_weight.get(c, 1.0) for c in self.classes_.tolist()])
+
+    def _encode_chunk(self, y):
+        codes = np.searchsorted(self.classes_, y)
+        if len(self.classes_) == 2:
             return 2.0 * codes - 1.0
-        return np.where(codes[:, None] == np.arange(n_classes), 1.0, -1.0)
+        return np.where(codes[:, None] == np.arange(len(self.classes_)), 1.0, -1.0)
 
     def check_learnt(self):
         """Check the classes, too."""

@@ -10,11 +10,8 @@ from pskernels._validation import (
     check_option,
     check_positive,
 )
-from pskernels.estimators.base import (
-    SketchedMachine,
-    default_alpha,
-    is_auto,
-)
+from pskernels.estimators.base import SketchedMachine
+from pskernels.estimators.defaults import default_alpha, is_auto
 from pskernels.losses import (
     Absolute,
     EpsilonInsensitive,

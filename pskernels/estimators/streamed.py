@@ -1,0 +1,272 @@
+"""Fits of machines to points that are not in memory: `pskernels.streaming` for users.
+
+    a subsample    a hundredth of the points, then a tenth: kappa and the like, a start
+    all points     a few passes from there, to the certified gap
+
+The squared loss needs one pass, and no start.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pskernels._validation import check_int, check_memory_limit, check_positive
+from pskernels.estimators.defaults import default_alpha, is_auto
+from pskernels.losses import Squared
+from pskernels.objective import gap_scale, relative_gap
+from pskernels.passes import Model, PassProblem, minimise, solve_squares
+from pskernels.sketches import PSparsified, Sketch
+from pskernels.solvers import SolveResult, solve
+from pskernels.solvers.base import warn_if_not_converged
+from pskernels.sources import open_points, open_targets
+from pskernels.streaming import ROW_NUMBERS, Chunks, run_passes, strata
+
+# Shares of the points that the fit begins with, as far as they have room.
+SUBSAMPLE = 0.1
+NESTED = 0.1
+# Points of a subsample for each feature, at least.
+LEAST_POINTS = 4
+# A gap that is small enough for a start.
+START_TOL = 1e-4
+
+# The first envelope of all points, as a share of the one that the larger subsample
+# began with, times the ratio of the subsamples: as much closer is the start.  From 0.1
+# to 1 a gap of 1e-3 takes 3 to 6 passes: `python bench/scaling.py passes`.
+FIRST_WIDTH = 0.3
+# And so many points for each feature have a curvature there, or steps go back and forth
+# (hinge, n = 300,000, s = 100: 13 passes with 9 points, 5 with 30).
+CURVED_POINTS = 30
+
+MAX_PASSES = 200
+
+
+class _Some(NamedTuple):
+    """Some of the points, in memory."""
+
+    X: np.ndarray
+    y: np.ndarray  # as they are given
+    targets: np.ndarray  # of `solve`
+    weight: np.ndarray | None  # those of classes included
+
+
+class FitsSources:
+    """What machines add to fit a `Source`: a memory map, a file, slices of rows."""
+
+    def _fit_source(self, X, y, sample_weight):
+        """Fit to points that are read in slices; in memory, if all have room."""
+        given, real = X, self._y_options().get("y_numeric", False)
+        X, y = open_points(X, y), open_targets(y, given, real=real)
+        weight = None
+        if sample_weight is not None:
+            weight = open_targets(sample_weight, given, "sample_weight")
+        for name, array in (("y", y), ("sample_weight", weight)):
+            if array is not None and len(array) != len(X):
+                raise ValueError(
+                    f"X has {len(X)} rows, but {name} has {len(array)}: they must be "
+                    "aligned"
+                )
+        if self._is_precomputed() or self._has_room(X):
+            weight = None if weight is None else weight[:]
+            X, y, weight = self._check_data(X[:], y[:], weight)
+            self._warn_if_unscaled(X)
+            return self._fit_checked(X, y, weight)
+        self._check_streamable()
+        self._check_points(X[:1], reset=True)
+        return self._fit_streamed(X, y, weight)
+
+    def _has_room(self, X):
+        """Tell whether X and its features fit in memory_limit."""
+        if is_auto(self.n_components, "n_components"):
+            return len(X) * X.shape[1] * X.dtype.itemsize <= self._limit() // 4
+        return len(X) * self._row_bytes(X) <= self._limit()
+
+    def _row_bytes(self, X):
+        """Count bytes of a point, its features, and what a solver has of it."""
+        s = check_int(self.n_components, "n_components", minimum=1)
+        return (s + X.shape[1]) * X.dtype.itemsize + 8 * ROW_NUMBERS
+
+    def _limit(self):
+        return check_memory_limit(self.memory_limit)
+
+    def _check_streamable(self):
+        """Refuse what needs all points at once."""
+        reasons = {
+            "n_components='auto'": isinstance(self.n_components, str),
+            "a sketch that is drawn": isinstance(self.sketch, Sketch),
+            f"solver={self.solver!r}": self.solver not in ("auto", "newton", "direct"),
+            "warm_start=True": self.warm_start,
+        }
+        for what, is_so in reasons.items():
+            if is_so:
+                raise ValueError(
+                    f"{what} needs all points in memory, for which memory_limit="
+                    f"{self._limit()} has no room: raise it, or give a number of "
+                    "n_components, a sketch by name, solver='auto', warm_start=False"
+                )
+
+    def _fit_streamed(self, X, y, weight):
+        seed = self._seed()
+        reweigh = self._learn_targets(y)
+        some = self._read_some(X, y, weight, reweigh, seed)
+        self._warn_if_unscaled(some.X)
+        alpha = self._streamed_alpha(some, weight, len(X))
+        features_of = self._fit_chunks(X, some, alpha, seed)
+        chunks = Chunks(
+            X, y, weight, features_of, self._targets_of, reweigh, self._limit()
+        )
+        losses, makers = self._make_fits(chunks, some, alpha)
+        outcomes = run_passes(chunks, losses, makers, bool(self.fit_intercept))
+        result = self._as_result(outcomes, alpha)
+        warn_if_not_converged(result)
+        self._keep(features_of.feature_map, result)
+        return self
+
+    def _read_some(self, X, y, weight, reweigh, seed):
+        """Read a tenth of the points, or as many as have room."""
+        room = self._limit() // 2 // self._row_bytes(X)
+        least = LEAST_POINTS * self.n_components
+        rows = strata(len(X), max(least, int(min(SUBSAMPLE * len(X), room))), seed)
+        labels = np.asarray(y[rows])
+        some = None if weight is None else np.asarray(weight[rows], np.float64)
+        targets = self._encode_chunk(labels)
+        return _Some(X[rows], labels, targets, reweigh(labels, some))
+
+    def _streamed_alpha(self, some, weight, n):
+        """Find alpha of all points; the unit of targets is that of some of them."""
+        if not is_auto(self.alpha, "alpha"):
+            return check_positive(self.alpha, "alpha")
+        if some.weight is not None and (some.weight == np.floor(some.weight)).all():
+            parts = [] if weight is None else weight.blocks(2**24)
+            n = sum(float(weight[start:end].sum()) for start, end in parts) or n
+        return default_alpha(n) / self._alpha_unit(some.targets, some.weight)
+
+    def _fit_chunks(self, X, some, alpha, seed):
+        """Fit the map to all points, of which it keeps the landmarks alone."""
+        gamma = self.gamma
+        if isinstance(gamma, str) and gamma == "cv":
+            from pskernels.estimators.search import choose_gamma
+
+            gamma = choose_gamma(self, some.X, some.y, some.weight, seed)
+        make_map = self._map_maker(some.X, some.weight, gamma)
+        s, n = self.n_components, len(X)
+        sketch = self._get_distribution(
+            make_map, some.X, some.targets, some.weight, s, seed
+        )
+        if isinstance(sketch, PSparsified) and is_auto(self.p, "p"):
+            # as many non-zeros in a row, of all points
+            share = min(1.0, sketch.p * len(some.X) / n)
+            sketch = PSparsified(s, share, sketch.kind)
+        feature_map = make_map(sketch.draw(n, seed, self.n_threads))
+        return feature_map.fit_chunks(X, alpha, formed=self._is_squared())
+
+    def _is_squared(self):
+        """Tell whether one pass is enough: its moments need all digits of Z."""
+        return getattr(self, "loss", None) == "squared"
+
+    def _targets_of(self, y):
+        """Encode targets of a chunk: (outputs, rows)."""
+        Y = self.loss_.check_targets(self._encode_chunk(y))
+        return np.ascontiguousarray(Y.T).reshape(-1, len(y))
+
+    def _make_fits(self, chunks, some, alpha):
+        """Make losses of outputs, and generators of requests, one for each."""
+        features_of, starts = chunks.features_of, None
+        if self._is_squared():
+            self.loss_ = Squared()
+        else:
+            starts = self._starts(features_of, some, alpha, len(chunks.X))
+        losses = self.loss_.of_outputs(len(self._targets_of(some.y[:1])))
+        largest = features_of.largest()
+        if largest is None:
+            largest = chunks.survey()
+        max_passes = MAX_PASSES
+        if self.max_iter is not None:
+            max_passes = check_int(self.max_iter, "max_iter", minimum=1)
+        limits = check_positive(self.tol, "tol"), max_passes
+        makers = []
+        for j, loss in enumerate(losses):
+            problem = PassProblem(
+                frame=features_of(some.X[:1]),
+                largest=largest,
+                sum_error=chunks.sum_error,
+                loss=loss,
+                alpha=alpha,
+                fit_intercept=bool(self.fit_intercept),
+            )
+            if starts is None:
+                makers.append(solve_squares(problem, *limits))
+            else:
+                makers.append(minimise(problem, starts[j], *limits))
+        return losses, makers
+
+    def _starts(self, features_of, some, alpha, n):
+        """Find the loss, and a model for each output, by nested subsamples."""
+        k = max(int(NESTED * len(some.X)), LEAST_POINTS * features_of.r)
+        rows = strata(len(some.X), k, 0)
+        few = None if some.weight is None else some.weight[rows]
+        Z, Z_few = features_of(some.X), features_of(some.X[rows])
+        self.loss_, output_matrix, _ = self._problem(
+            Z_few, some.targets[rows], self._solve_options(few)
+        )
+        Y = self._targets_of(some.y)
+        if output_matrix is not None or (self.loss_.of_norm and len(Y) > 1):
+            raise ValueError(
+                "outputs that are learnt together need all points in memory, for which "
+                f"memory_limit={self._limit()} has no room: raise it, or fit them one "
+                "by one (noncrossing='sort' or None, output_matrix=None)"
+            )
+        models = []
+        for loss, y in zip(self.loss_.of_outputs(len(Y)), Y, strict=True):
+            options = self._solve_options(few) | dict(
+                loss=loss, alpha=alpha, tol=max(self.tol, START_TOL)
+            )
+            first = solve(Z_few, y[rows], **options)
+            options |= dict(sample_weight=some.weight, start=first)
+            second = solve(Z, y, **options)
+            mu = 0.0
+            if not loss.smooth:
+                mu = _first_width(second.history[0], len(rows), len(some.X), n, Z.r)
+            models.append(Model(second.coef, float(second.intercept), mu))
+        return models
+
+    def _as_result(self, outcomes, alpha):
+        """Make a result of those of each output."""
+        objective = sum(outcome.objective for outcome in outcomes)
+        gap = sum(outcome.dual_gap * outcome.objective for outcome in outcomes)
+        dual_gap = float(relative_gap(gap, gap_scale(objective, 0.0)))
+        coef = np.column_stack([outcome.theta for outcome in outcomes])
+        intercept = np.array([outcome.intercept for outcome in outcomes])
+        if not self._decision_shape():
+            coef, intercept = coef[:, 0], float(intercept[0])
+        longest = max(outcomes, key=lambda outcome: len(outcome.history))
+        return SolveResult(
+            coef=coef,
+            intercept=intercept,
+            objective=objective,
+            null_objective=np.nan,
+            dual_gap=dual_gap,
+            dual=None,
+            converged=dual_gap <= self.tol,
+            n_iter=len(longest.history),
+            history=longest.history,
+            alpha=alpha,
+            tol=self.tol,
+            solver="passes",
+            output_matrix=None,
+            advice="raise max_iter, tol or alpha",
+        )
+
+
+def _first_width(first, n_few, n_some, n, r):
+    """Find the first envelope of n points, from the first of the larger subsample.
+
+    Parameters
+    ----------
+    first : Iteration
+        Where the fit to n_some points began, at the model of n_few of them.
+    """
+    width = FIRST_WIDTH * n_few / n_some * first.mu
+    if first.n_active > 0:  # as many points are curved as the envelope is wide
+        points = first.n_active * n / n_some
+        width = max(width, first.mu * min(1.0, CURVED_POINTS * r / points))
+    return width

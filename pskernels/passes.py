@@ -1,0 +1,403 @@
+"""Fits by passes: points that are not in memory, and never are all at once.
+
+A pass answers a `Request` with sums over points: the loss and its dual, the pull, a
+Gram matrix.  `answer` is that of some points, a pure function of their features, their
+targets and the request; answers of chunks are added up in their order, wherever they
+were computed.  `minimise` makes requests of the answers before: Newton steps, a pass
+each, to a certified gap.
+
+Nothing is kept of a point from pass to pass.  The multipliers of `solvers.newton`,
+which a point has, are computed anew: those of stage k + 1 are derivatives of the
+envelope of stage k at the model that it ended with.  So a request has these models, and
+a point's multipliers cost a scalar product for each.
+"""
+
+import time
+from dataclasses import dataclass, fields, replace
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import numpy as np
+
+from pskernels._products import EPS
+from pskernels.losses import WeightedLoss
+from pskernels.objective import BALANCED, Certificate, gap_scale, relative_gap
+from pskernels.outputs import Outputs
+from pskernels.rounding import bound_rounding, make_model
+from pskernels.solvers.base import SAFETY, Iteration
+from pskernels.solvers.hessian import (
+    add_penalty,
+    factorise,
+    solve_factorised,
+    solve_inner,
+)
+from pskernels.solvers.newton import MU_DECREASE, STAGE_TOLERANCE
+
+# A step that ends behind the minimum, at a slope of more than this share of the one
+# that it began with, is cut.
+STEEP = 0.5
+# Or, if it was cut so often, taken as it is.
+MAX_CUTS = 6
+
+
+class Model(NamedTuple):
+    """Coefficients, in whose envelope of width mu points are."""
+
+    theta: np.ndarray  # (r,)
+    intercept: float
+    mu: float
+
+
+class Request(NamedTuple):
+    """What a pass is to sum, of one output."""
+
+    stages: tuple  # models of the stages before, whose derivatives are multipliers
+    at: Model
+    error: float  # what predictions may be wrong by
+    survey: bool = False  # look for the largest features, too
+
+
+@dataclass
+class Answer:
+    """Sums over points; those of two sides are of flows above 0, and of all others."""
+
+    value: np.ndarray  # (sides,), Σ ω ℓ
+    excess: np.ndarray  # (sides,), Σ ω (ℓ + ℓ* - e·ζ)
+    flow: np.ndarray  # (sides,), Σ ω ζ, with respect to predictions
+    pull: np.ndarray  # (sides, r), Σ ω ζ z
+    gram: np.ndarray  # of `features.inner` by curvatures, bordered by the intercept
+    hidden: np.ndarray  # (2,), what rounding hides, and Σ ω |e·ζ|
+    n_active: int
+    largest: np.ndarray | None = None  # (r,), of a survey: the largest |z|
+
+    def __add__(self, other):
+        """Add up the answers of two chunks."""
+        sums = {
+            field.name: getattr(self, field.name) + getattr(other, field.name)
+            for field in fields(self)
+            if field.name != "largest"
+        }
+        if self.largest is not None:
+            sums["largest"] = np.maximum(self.largest, other.largest)
+        return Answer(**sums)
+
+
+def answer(features, loss, y, weight, request, fit_intercept):
+    """Answer a request for some points.
+
+    Parameters
+    ----------
+    features : Features or FactoredFeatures
+    loss : Loss
+    y : array of shape (n,), checked
+    weight : array of shape (n,)
+        Those of all points, not of these alone, add up to 1.
+    request : Request
+    fit_intercept : bool
+
+    Returns
+    -------
+    Answer
+    """
+    points = WeightedLoss(loss, y[None], weight, features.n_threads)
+    models = [*request.stages, request.at]
+    predictions = features.dot(np.stack([model.theta for model in models]))
+    zeta, curvature, shift = np.empty_like(points.y), points.make_curvature(), None
+    for k, model in enumerate(models):
+        if k > 0:
+            shift = zeta.copy()
+        e = points.residuals(predictions[k : k + 1], np.array([model.intercept]))
+        n_active = points.smooth_derivatives(e, shift, model.mu, zeta, curvature)
+    flow, _ = points.flow(zeta)
+    sides = [flow[0] > 0, flow[0] <= 0] if fit_intercept else [np.ones(len(y), bool)]
+    flows = np.where(sides, flow, 0.0)
+    parts = [
+        WeightedLoss(loss, points.y, np.where(side, weight, 0.0), features.n_threads)
+        for side in sides
+    ]
+    value, excess = np.transpose([part.fenchel_young(e, zeta) for part in parts])
+    return Answer(
+        value=value,
+        excess=excess,
+        flow=flows.sum(axis=1),
+        pull=features.t_dot(flows),
+        gram=features.inner.gram(curvature[0], bordered=fit_intercept),
+        hidden=points.rounding(e, zeta, np.array([request.error])),
+        n_active=int(n_active.sum()),
+        largest=features.largest if request.survey else None,
+    )
+
+
+@dataclass(frozen=True)
+class PassProblem:
+    """What requests of one output are made of.
+
+    Parameters
+    ----------
+    frame : features of any rows
+        For their W and penalty.
+    largest : array of shape (r,)
+        A bound on |z| of each column, of all points.
+    sum_error : float
+        A bound on the error of sums over points, relative to that of the sizes.
+    loss : Loss
+    alpha : float
+    fit_intercept : bool
+    """
+
+    frame: object
+    largest: np.ndarray
+    sum_error: float
+    loss: object
+    alpha: float
+    fit_intercept: bool
+
+    def request(self, stages, at):
+        """Make the request of a model."""
+        rounding = (self.frame.n_terms + 9) * EPS
+        return Request(stages, at, rounding * float(np.abs(at.theta) @ self.largest))
+
+    def certify(self, theta, answer):
+        """Certify a model; with an intercept, the heavier side of ζ is shrunk.
+
+        Conjugates are convex, and 0 at 0: a share c of ζ has an excess of at most the
+        share c of that of ζ, and 1 - c of the loss.
+        """
+        factors, total = np.ones(len(answer.flow)), answer.flow.sum()
+        if not self.is_balanced(answer):
+            heavy = int(total < 0)
+            factors[heavy] = max(0.0, 1 - abs(total / answer.flow[heavy]))
+        excess = factors @ answer.excess + (1 - factors) @ answer.value
+        pulled = factors @ answer.pull
+        return Certificate.of(theta, self.alpha, pulled, answer.value.sum(), excess)
+
+    def is_balanced(self, answer):
+        """Tell whether flows add up to 0 where they have to, but for rounding."""
+        size = np.abs(answer.flow).sum()
+        return not self.fit_intercept or abs(answer.flow.sum()) <= BALANCED * size
+
+    def hidden(self, at, answer, certificate):
+        """Bound what rounding hides of the gap, by the formula of all solvers."""
+        features = SimpleNamespace(
+            n_terms=self.frame.n_terms,
+            largest=self.largest,
+            row_rounding=self.frame.row_rounding,
+            sum_error=lambda several: self.sum_error,
+            moved=lambda coef: 0.0,
+            origin=None,
+        )
+        problem = SimpleNamespace(
+            features=features,
+            outputs=Outputs.independent(1),
+            loss=self.loss,
+            fit_intercept=self.fit_intercept,
+            sum_error=self.sum_error,
+            shift=np.zeros(1),
+        )
+        size = np.abs(answer.flow).sum()
+        sample = SimpleNamespace(
+            problem=problem,
+            drift=np.zeros(1),
+            rounding=lambda error, exact: answer.hidden,
+            flow_sums=lambda: np.array([[BALANCED * size], [size]]),
+        )
+        theta, b = at.theta[None], np.array([at.intercept])
+        model = make_model(problem, theta, b)
+        return bound_rounding(sample, self.alpha, model, certificate)
+
+    def gradient(self, theta, answer):
+        """Compute the gradient of losses and penalty in Θ, and in b if there is one."""
+        gradient = answer.pull.sum(axis=0) + self.alpha * theta
+        return (
+            np.append(gradient, answer.flow.sum()) if self.fit_intercept else gradient
+        )
+
+    def step(self, gradient, answer):
+        """Find Newton's step of Θ, and of b if there is one."""
+        frame = self.frame
+        H = add_penalty(answer.gram.copy(), frame.r, self.alpha, frame.penalty)
+        factor = factorise(H, frame.n_threads)
+        return -solve_inner(
+            frame, lambda b: solve_factorised(factor, b), gradient, frame.r
+        )
+
+    def move(self, at, step, t=1.0):
+        """Go t steps ahead."""
+        theta = at.theta + t * step[: len(at.theta)]
+        moved = t * step[-1] if self.fit_intercept else 0.0
+        return at._replace(theta=theta, intercept=float(at.intercept + moved))
+
+
+@dataclass
+class Outcome:
+    """The best model of some passes."""
+
+    theta: np.ndarray
+    intercept: float
+    objective: float
+    dual_gap: float
+    history: list
+
+
+class _Best:
+    """The best model and the best bound so far, and the history."""
+
+    def __init__(self, problem, tol, report):
+        self.problem, self.tol, self._report = problem, tol, report
+        self.objective, self._bound, self._gap = np.inf, -np.inf, np.inf
+        self.at, self.history = None, []
+        self._began = time.perf_counter()
+
+    def add(self, at, answer):
+        """Take in what a pass found; return its certificate."""
+        certificate = self.problem.certify(at.theta, answer)
+        gap = certificate.gap + self.problem.hidden(at, answer, certificate)
+        if certificate.objective < self.objective or self.at is None:
+            self.objective, self.at = certificate.objective, at
+        self._bound = max(self._bound, certificate.objective - gap)
+        self._gap = min(self._gap, gap, max(self.objective - self._bound, 0.0))
+        line = Iteration(
+            len(self.history),
+            float(certificate.objective),
+            self.relative_gap,
+            time.perf_counter() - self._began,
+            answer.n_active,
+            float(at.mu),
+        )
+        self.history.append(line)
+        self._report(line)
+        return certificate
+
+    @property
+    def relative_gap(self):
+        return float(relative_gap(self._gap, gap_scale(self.objective, 0.0)))
+
+    @property
+    def suffices(self):
+        return self.relative_gap <= SAFETY * self.tol
+
+    def outcome(self):
+        return Outcome(
+            self.at.theta,
+            self.at.intercept,
+            float(self.objective),
+            self.relative_gap,
+            self.history,
+        )
+
+
+def minimise(problem, start, tol, max_passes, report=lambda line: None):
+    """Find a model by passes: a generator of requests, which is sent their answers.
+
+    Parameters
+    ----------
+    problem : PassProblem
+    start : Model
+        Its mu is the width of the first envelope; 0 takes the loss as it is.
+    tol : float
+        The certified gap to stop at, relative to the objective.
+    max_passes : int
+    report : callable
+        Takes an `Iteration`, after every pass.
+
+    Returns
+    -------
+    Outcome
+        As the value of StopIteration.
+    """
+    best = _Best(problem, tol, report)
+    stages, at, search = (), start, None
+    while True:
+        found = yield problem.request(stages, at)
+        certificate = best.add(at, found)
+        if best.suffices or len(best.history) >= max_passes:
+            return best.outcome()
+        gradient = problem.gradient(at.theta, found)
+        if search is not None:
+            t = search.cut(gradient)
+            if t is not None:
+                at = problem.move(search.base, search.step, t)
+                continue
+        step = problem.step(gradient, found)
+        solved = certificate.gap - certificate.excess <= (
+            STAGE_TOLERANCE * certificate.excess
+        )
+        search = _Search(at, step, gradient)
+        if solved and at.mu > 0:
+            # multipliers are those of where this stage ends, and the step is taken too:
+            # a pass for both
+            stages, search = (*stages, at), None
+            radius = problem.loss.radius
+            at = at._replace(mu=max((at.mu + radius) / MU_DECREASE - radius, 0.0))
+        at = problem.move(at, step)
+
+
+class _Search:
+    """A step of which slopes are known where passes were: it is cut where it is steep.
+
+    Along a step the objective is convex, and slopes rise.
+    """
+
+    def __init__(self, base, step, gradient):
+        self.base, self.step = base, step
+        self._initial = slope = float(gradient @ step)
+        self._low = 0.0, slope
+        self._t, self._n_cuts = 1.0, 0
+
+    def cut(self, gradient):
+        """Find the next t, given the gradient at the last; None if that will do."""
+        slope = float(gradient @ self.step)
+        if slope <= STEEP * -self._initial or self._n_cuts == MAX_CUTS:
+            return None
+        low, slope_low = self._low
+        self._n_cuts += 1
+        share = slope_low / (slope_low - slope)
+        self._t = low + (self._t - low) * min(max(share, 0.1), 0.9)
+        return self._t
+
+
+def solve_squares(problem, tol, max_passes, report=lambda line: None):
+    """Find the model of the squared loss by one pass: a generator, as `minimise` is.
+
+    The loss is its expansion to the second order, so that the pass at 0 is enough for
+    the solution and its certificate, unless rounding has taken too much of them.
+    """
+    best = _Best(problem, tol, report)
+    origin = Model(np.zeros(problem.frame.r), 0.0, 0.0)
+    found = yield Request((), origin, error=0.0, survey=True)
+    problem = best.problem = replace(problem, largest=found.largest)
+    step = problem.step(problem.gradient(origin.theta, found), found)
+    at = problem.move(origin, step)
+    expanded = _expand(problem, found, at, step)
+    if problem.is_balanced(expanded):
+        best.add(at, expanded)
+        if best.suffices or max_passes == 1:
+            return best.outcome()
+    return (yield from minimise(problem, at, tol, max_passes, report))
+
+
+def _expand(problem, found, at, step):
+    """Find the answer of the squared loss a step from 0, from that at 0."""
+    W, r = problem.frame.W, problem.frame.r
+    inner = step if W is None else np.append(W @ step[:r], step[r:])
+    gram = found.gram + np.triu(found.gram, 1).T
+    bent = gram @ inner  # what the step adds to pull and flow, in these coordinates
+    slope = np.append(found.pull.sum(axis=0), found.flow.sum())[: len(step)]
+    pull = slope[:r] + (bent[:r] if W is None else bent[:r] @ W)
+    before, added = found.value.sum(), inner @ bent / 2
+    value = before + slope @ step + added
+    sizes = before + np.abs(slope) @ np.abs(step)
+    sizes += np.abs(inner) @ np.abs(gram) @ np.abs(inner) / 2
+    error = (problem.sum_error + 4 * len(step) * EPS) * sizes
+    # what sums of e·z are made of: targets and predictions, each at its largest
+    size = np.sqrt(2 * before) + problem.largest @ np.abs(at.theta) + abs(at.intercept)
+    total = found.flow.sum() + bent[-1] if problem.fit_intercept else 0.0
+    return Answer(
+        value=np.array([value, 0.0]),
+        excess=np.zeros(2),
+        flow=np.array([size + total, total - size]) / 2,
+        pull=np.stack([pull, np.zeros(r)]),
+        gram=found.gram,
+        hidden=np.array([error, 2 * value]),
+        n_active=found.n_active,
+    )

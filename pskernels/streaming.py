@@ -1,0 +1,174 @@
+"""Fits to points of a `Source`: a chunk of rows at a time, some passes over all.
+
+    Chunks      rows -> features, targets and weights, checked, one chunk after another
+    run_passes  requests of all outputs -> one pass -> answers, until none is left
+
+A chunk is computed anew in every pass, so that memory does not depend on n.
+"""
+
+import zlib
+
+import numpy as np
+
+from pskernels._products import EPS
+from pskernels._threads import single_threaded_blas
+from pskernels.passes import answer
+
+# What a chunk of features takes: 2**25 bytes are 83,000 rows of 100 features in
+# float32.  `python bench/scaling.py chunks` compares sizes.
+CHUNK_BYTES = 2**25
+# Numbers of float64 that a pass has for each row, beside its features.
+ROW_NUMBERS = 24
+# Rows of a checksum, which are compared from pass to pass: changes have a place.
+PRINTED_ROWS = 1024
+
+
+class ChangedRowsError(ValueError):
+    """Rows of a source are not those of an earlier pass."""
+
+
+class Chunks:
+    """Chunks of points: features, targets and weights of some rows each.
+
+    Parameters
+    ----------
+    X, y : Source
+        Of shape (n, d), and (n,) or (n, outputs).
+    weight : Source or None
+        Not negative.
+    features_of : ChunkFeatures
+    encode : callable
+        y of some rows -> float64 of shape (outputs, rows).
+    reweigh : callable
+        y of some rows, and their weights or None -> weights, or None for equal ones.
+    memory_limit : int
+    """
+
+    def __init__(self, X, y, weight, features_of, encode, reweigh, memory_limit):
+        self.X, self.y, self.weight = X, y, weight
+        self.features_of, self._encode, self._reweigh = features_of, encode, reweigh
+        row = features_of.r * features_of.dtype.itemsize
+        row += X.shape[1] * X.dtype.itemsize + 8 * ROW_NUMBERS
+        self.step = int(max(1, min(CHUNK_BYTES, memory_limit // 4) // row))
+        self._prints = {}
+        self._total = self._total_weight()
+
+    def _total_weight(self):
+        """Add up all weights, and check targets on the way."""
+        total = 0.0
+        for rows in self.slices():
+            y = self.y[rows]
+            if y.dtype.kind == "f" and not np.isfinite(y).all():
+                finite = np.isfinite(y).reshape(len(y), -1).all(axis=1)
+                raise ValueError(
+                    f"y has NaN or infinity in row {rows.start + int(finite.argmin())}"
+                )
+            total += float(self._weights(rows, y).sum())
+        if not 0 < total < np.inf:
+            raise ValueError(f"weights must add up to more than 0, got {total:g}")
+        return total
+
+    def _weights(self, rows, y):
+        weight = None
+        if self.weight is not None:
+            weight = np.asarray(self.weight[rows], np.float64)
+            if not np.isfinite(weight).all() or weight.min() < 0:
+                raise ValueError(
+                    f"rows {rows.start} to {rows.stop}: sample_weight must be finite "
+                    "and not negative"
+                )
+        weight = self._reweigh(y, weight)
+        return np.ones(len(y)) if weight is None else weight
+
+    def slices(self):
+        """List the rows of each chunk."""
+        n = len(self.X)
+        return [slice(k, min(n, k + self.step)) for k in range(0, n, self.step)]
+
+    def __iter__(self):
+        """Yield (features, targets of shape (outputs, rows), weights) of each chunk."""
+        for rows in self.slices():
+            yield self.chunk(rows)
+
+    def chunk(self, rows):
+        """Compute the chunk of some rows."""
+        X = np.ascontiguousarray(self.X[rows], self.X.dtype)
+        y = self.y[rows]
+        self._compare(rows, X, y)
+        weight = self._weights(rows, y) / self._total
+        return self.features_of(X), self._encode(y), weight
+
+    def _compare(self, rows, *arrays):
+        """Check that rows are those of the first pass."""
+        prints = [_fingerprint(array) for array in arrays]
+        known = self._prints.setdefault(rows.start, prints)
+        for name, old, new in zip("Xy", known, prints, strict=True):
+            changed = np.flatnonzero(old != new)
+            if len(changed):
+                first = rows.start + PRINTED_ROWS * int(changed[0])
+                last = min(rows.stop, first + PRINTED_ROWS)
+                raise ChangedRowsError(
+                    f"{name} has changed between two passes, in rows {first} to "
+                    f"{last}; a fit needs rows that stay as they are"
+                )
+
+    @property
+    def sum_error(self):
+        """Bound the error of a sum over rows, relative to that of the sizes.
+
+        Each chunk has groups of rows, four of them at least (`Features`).
+        """
+        return EPS / 2 * (self.step // 4 + 2 * len(self.slices()) + 64)
+
+    def survey(self):
+        """Find the largest |z| of each column, by a pass over all chunks."""
+        return np.max([features.largest for features, _, _ in self], axis=0)
+
+
+def _fingerprint(array):
+    """Compute a checksum of each few rows."""
+    array = np.ascontiguousarray(array)
+    parts = range(0, len(array), PRINTED_ROWS)
+    return np.array([zlib.crc32(array[k : k + PRINTED_ROWS]) for k in parts])
+
+
+def run_passes(chunks, losses, makers, fit_intercept):
+    """Run a generator of requests for each output, all of them by the same passes.
+
+    Parameters
+    ----------
+    chunks : iterable of (features, targets, weights)
+        Iterated once for each pass.
+    losses : list of Loss, one for each output
+    makers : list of generators
+        `passes.minimise` or `passes.solve_squares`.
+    fit_intercept : bool
+
+    Returns
+    -------
+    list of passes.Outcome
+    """
+    outcomes, requests = [None] * len(makers), dict(enumerate(map(next, makers)))
+    while requests:
+        answers = {}
+        with single_threaded_blas():
+            for features, targets, weight in chunks:
+                for j, request in requests.items():
+                    found = answer(
+                        features, losses[j], targets[j], weight, request, fit_intercept
+                    )
+                    answers[j] = answers[j] + found if j in answers else found
+        for j in list(requests):
+            try:
+                requests[j] = makers[j].send(answers[j])
+            except StopIteration as end:
+                outcomes[j] = end.value
+                del requests[j]
+    return outcomes
+
+
+def strata(n, k, seed):
+    """Draw k of n rows, one from each of k equal parts, in their order."""
+    k = min(k, n)
+    places = np.arange(k) + np.random.default_rng(seed).random(k)
+    return np.minimum((places * (n / k)).astype(np.intp), n - 1)
