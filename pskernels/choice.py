@@ -45,7 +45,9 @@ UNEVEN = 6.0
 MISSED = 0.05
 
 
-def choose_sketch(make_map, X, y, s, kind, seed, precomputed=False, weight=None):
+def choose_sketch(
+    make_map, X, y, s, kind, seed, precomputed=False, weight=None, n=None
+):
     """Choose the distribution that is likely to be the best for its cost.
 
     On a probe of points, the residual of Nyström's sketch,
@@ -71,18 +73,20 @@ def choose_sketch(make_map, X, y, s, kind, seed, precomputed=False, weight=None)
     precomputed : bool
         X is K.
     weight : array of shape (n,), optional
+    n : int, optional
+        How many points there are, if X is some of them.
 
     Returns
     -------
     SubSampling or PSparsified
     """
-    n = X.shape[0]
+    n = X.shape[0] if n is None else n
     m = DEFAULT_ROW_ENTRIES
     if n > FEW_POINTS:
         m = min(MOST_ENTRIES, MOST_LANDMARKS // s)
         if m < 2 or y is None:
             return SubSampling(s)
-        weight = np.ones(n) if weight is None else weight
+        weight = np.ones(X.shape[0]) if weight is None else weight
         if not _misses_a_part(make_map, X, y, weight, seed, precomputed):
             return SubSampling(s)
     return PSparsified(s, min(1.0, m / n), kind)

@@ -279,7 +279,8 @@ class FeatureMap(KernelMap):
     def fill_products(self, rows, X, out, n_threads):
         """out = K·Sᵀ of some checked points, for some rows of S."""
         weights = self.sketch_.checked_weights()[rows]
-        self._sketch_block(out.T, X, n_threads, self.limits()[1], weights)
+        half = self.limits()[1] // 2  # for tiles of K
+        self._sketch_block(out.T, X, n_threads, half, weights)
 
     def _block_points(self, X):
         """Count points of a block of features beside which little else has room."""

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pskernels._products import EPS
-from pskernels.losses import WeightedLoss
+from pskernels.losses import EpsilonInsensitive, WeightedLoss
 from pskernels.objective import BALANCED, Certificate, gap_scale, relative_gap
 from pskernels.outputs import Outputs
 from pskernels.rounding import bound_rounding, make_model
@@ -59,12 +59,20 @@ class Request(NamedTuple):
 
 @dataclass
 class Answer:
-    """Sums over points; those of two sides are of flows above 0, and of all others."""
+    """Sums over points.
+
+    Those of two sides are of flows above 0, and of all others.  What moves ζ is for a
+    sum of flows that has to be 0: by how much it changes sums if every ζ inside of the
+    domain goes to its end, that of the least flow or that of the largest.
+    """
 
     value: np.ndarray  # (sides,), Σ ω ℓ
     excess: np.ndarray  # (sides,), Σ ω (ℓ + ℓ* - e·ζ)
     flow: np.ndarray  # (sides,), Σ ω ζ, with respect to predictions
     pull: np.ndarray  # (sides, r), Σ ω ζ z
+    moved_excess: np.ndarray  # (2,), or (0,) where that is not needed
+    moved_flow: np.ndarray  # (2,)
+    moved_pull: np.ndarray  # (2, r)
     gram: np.ndarray  # of `features.inner` by curvatures, bordered by the intercept
     hidden: np.ndarray  # (2,), what rounding hides, and Σ ω |e·ζ|
     n_active: int
@@ -111,21 +119,51 @@ def answer(features, loss, y, weight, request, fit_intercept):
     flow, _ = points.flow(zeta)
     sides = [flow[0] > 0, flow[0] <= 0] if fit_intercept else [np.ones(len(y), bool)]
     flows = np.where(sides, flow, 0.0)
-    parts = [
-        WeightedLoss(loss, points.y, np.where(side, weight, 0.0), features.n_threads)
-        for side in sides
-    ]
-    value, excess = np.transpose([part.fenchel_young(e, zeta) for part in parts])
+    value, excess = np.transpose(
+        [_of_some(points, side).fenchel_young(e, zeta) for side in sides]
+    )
+    moved_excess, moved = np.empty(0), np.empty((0, len(y)))
+    if fit_intercept and not loss.smooth:
+        moved_excess, moved = _moves(points, e, zeta, curvature[0] > 0)
+    pull = features.t_dot(np.concatenate([flows, moved]))
     return Answer(
         value=value,
         excess=excess,
         flow=flows.sum(axis=1),
-        pull=features.t_dot(flows),
+        pull=pull[: len(flows)],
+        moved_excess=moved_excess,
+        moved_flow=moved.sum(axis=1),
+        moved_pull=pull[len(flows) :],
         gram=features.inner.gram(curvature[0], bordered=fit_intercept),
         hidden=points.rounding(e, zeta, np.array([request.error])),
         n_active=int(n_active.sum()),
         largest=features.largest if request.survey else None,
     )
+
+
+def _of_some(points, which):
+    """Return the loss of some of the points."""
+    weight = np.where(which, points.weight, 0.0)
+    return WeightedLoss(points.loss, points.y, weight, points.n_threads)
+
+
+def _moves(points, e, zeta, inside):
+    """Find what moves ζ to the ends of the domain: (2,) of the excess, (2, n) of flows.
+
+    Or to 0, where that is on the way and the loss has a corner on each side of it.  At a
+    corner, where the envelope bends, any ζ costs next to nothing.
+    """
+    loss, some = points.loss, _of_some(points, inside)
+    lower, upper = np.full_like(zeta, loss.lower), np.full_like(zeta, loss.upper)
+    if isinstance(loss, EpsilonInsensitive):
+        lower[zeta > 0], upper[zeta < 0] = 0.0, 0.0
+    _, before = some.fenchel_young(e, zeta)
+    excess, moved = [], []
+    for ends in ((lower, upper), (upper, lower)):  # by the sign of de/du
+        end = np.where(points.sign > 0, *ends)
+        excess.append(some.fenchel_young(e, end)[1] - before)
+        moved.append(some.flow(end - zeta)[0][0])
+    return np.array(excess), np.stack(moved)
 
 
 @dataclass(frozen=True)
@@ -158,17 +196,25 @@ class PassProblem:
         return Request(stages, at, rounding * float(np.abs(at.theta) @ self.largest))
 
     def certify(self, theta, answer):
-        """Certify a model; with an intercept, the heavier side of ζ is shrunk.
+        """Certify a model; with an intercept, ζ is moved to where flows add up to 0.
 
-        Conjugates are convex, and 0 at 0: a share c of ζ has an excess of at most the
-        share c of that of ζ, and 1 - c of the loss.
+        Conjugates are convex: what a share of a move adds to the excess is at most that
+        share of what the move adds.
         """
-        factors, total = np.ones(len(answer.flow)), answer.flow.sum()
+        excess, pulled = answer.excess.sum(), answer.pull.sum(axis=0)
         if not self.is_balanced(answer):
-            heavy = int(total < 0)
-            factors[heavy] = max(0.0, 1 - abs(total / answer.flow[heavy]))
-        excess = factors @ answer.excess + (1 - factors) @ answer.value
-        pulled = factors @ answer.pull
+            total = answer.flow.sum()
+            heavy, share = int(total < 0), 0.0
+            if len(answer.moved_flow) and answer.moved_flow[heavy] != 0:
+                share = min(1.0, -total / answer.moved_flow[heavy])
+                excess += share * answer.moved_excess[heavy]
+                pulled = pulled + share * answer.moved_pull[heavy]
+                total += share * answer.moved_flow[heavy]
+            if share in (0.0, 1.0):
+                # ζ of the heavier side is shrunk: to 0, whose conjugate is 0
+                shrunk = min(1.0, abs(total / answer.flow[heavy]))
+                excess += shrunk * (answer.value[heavy] - answer.excess[heavy])
+                pulled = pulled - shrunk * answer.pull[heavy]
         return Certificate.of(theta, self.alpha, pulled, answer.value.sum(), excess)
 
     def is_balanced(self, answer):
@@ -319,9 +365,9 @@ def minimise(problem, start, tol, max_passes, report=lambda line: None):
                 at = problem.move(search.base, search.step, t)
                 continue
         step = problem.step(gradient, found)
-        solved = certificate.gap - certificate.excess <= (
-            STAGE_TOLERANCE * certificate.excess
-        )
+        # what moves ζ to where flows add up to 0 is no part of the envelope's excess
+        excess = found.excess.sum()
+        solved = certificate.gap - excess <= STAGE_TOLERANCE * excess
         search = _Search(at, step, gradient)
         if solved and at.mu > 0:
             # multipliers are those of where this stage ends, and the step is taken too:
@@ -397,6 +443,9 @@ def _expand(problem, found, at, step):
         excess=np.zeros(2),
         flow=np.array([size + total, total - size]) / 2,
         pull=np.stack([pull, np.zeros(r)]),
+        moved_excess=np.empty(0),
+        moved_flow=np.empty(0),
+        moved_pull=np.empty((0, r)),
         gram=found.gram,
         hidden=np.array([error, 2 * value]),
         n_active=found.n_active,

@@ -101,7 +101,7 @@ class Chunks:
     def _compare(self, rows, *arrays):
         """Check that rows are those of the first pass."""
         prints = [_fingerprint(array) for array in arrays]
-        known = self._prints.setdefault(rows.start, prints)
+        known = self._prints.setdefault((rows.start, rows.stop), prints)
         for name, old, new in zip("Xy", known, prints, strict=True):
             changed = np.flatnonzero(old != new)
             if len(changed):

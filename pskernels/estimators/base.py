@@ -253,14 +253,17 @@ class SketchedEstimator(BaseEstimator):
             return sketch
         return sketch.draw(n, seed, self.n_threads)
 
-    def _get_distribution(self, make_map, X, y, weight, s, seed):
-        """Find the distribution of s rows, or the one that was given; choose p."""
+    def _get_distribution(self, make_map, X, y, weight, s, seed, n=None):
+        """Find the distribution of s rows, or the one that was given; choose p.
+
+        X may be some of n points.
+        """
         if not is_auto(self.p, "p"):
             return get_sketch(self.sketch, s, self.p)
         if not (isinstance(self.sketch, str) and self.sketch in WITH_P):
             return get_sketch(self.sketch, s)  # which has no p to be chosen
         kind, precomputed = WITH_P[self.sketch], self._is_precomputed()
-        return choose_sketch(make_map, X, y, s, kind, seed, precomputed, weight)
+        return choose_sketch(make_map, X, y, s, kind, seed, precomputed, weight, n)
 
     def _grow_map(self, make_map, X, y, weight, seed):
         """Do `_fit_map` with as many rows as pay."""

@@ -15,7 +15,7 @@ from pskernels.estimators.defaults import default_alpha, is_auto
 from pskernels.losses import Squared
 from pskernels.objective import gap_scale, relative_gap
 from pskernels.passes import Model, PassProblem, minimise, solve_squares
-from pskernels.sketches import PSparsified, Sketch
+from pskernels.sketches import Sketch
 from pskernels.solvers import SolveResult, solve
 from pskernels.solvers.base import warn_if_not_converged
 from pskernels.sources import open_points, open_targets
@@ -150,12 +150,8 @@ class FitsSources:
         make_map = self._map_maker(some.X, some.weight, gamma)
         s, n = self.n_components, len(X)
         sketch = self._get_distribution(
-            make_map, some.X, some.targets, some.weight, s, seed
+            make_map, some.X, some.targets, some.weight, s, seed, n
         )
-        if isinstance(sketch, PSparsified) and is_auto(self.p, "p"):
-            # as many non-zeros in a row, of all points
-            share = min(1.0, sketch.p * len(some.X) / n)
-            sketch = PSparsified(s, share, sketch.kind)
         feature_map = make_map(sketch.draw(n, seed, self.n_threads))
         return feature_map.fit_chunks(X, alpha, formed=self._is_squared())
 

@@ -1,0 +1,146 @@
+"""Fits to points that are not in memory: time, passes and memory by their number.
+
+    python bench/scaling.py              all parts, some ten minutes and 1 GB of disk
+    python bench/scaling.py growth       n = 10⁵, 10⁶, 10⁷ from a memory map
+
+Points are float32, d = 10, s = 100, some 1,000 landmarks (p = 10/n), gaps of 1e-3.
+"""
+
+import contextlib
+import os
+import tempfile
+import threading
+
+import numpy as np
+from benchmarks.common import least, run_parts
+
+import pskernels.estimators.streamed as streamed
+import pskernels.streaming as streaming
+from pskernels.estimators import SketchedKernelRegressor
+from pskernels.sources import Source
+
+D, S, TOL = 10, 100, 1e-3
+LIMIT = 2**29
+LOSSES = {
+    "squared": dict(loss="squared"),
+    "huber": dict(loss="huber"),
+    "pinball 0.9": dict(loss="pinball", quantile=0.9),
+    "epsilon_insensitive": dict(loss="epsilon_insensitive"),
+}
+
+
+def write_points(folder, n):
+    """Write X and y as memory maps, a part at a time; return their paths."""
+    paths = [os.path.join(folder, f"{name}{n}.npy") for name in "Xy"]
+    X = np.lib.format.open_memmap(paths[0], "w+", np.float32, (n, D))
+    y = np.lib.format.open_memmap(paths[1], "w+", np.float32, (n,))
+    for start in range(0, n, 10**6):
+        rng = np.random.default_rng(start)
+        x = rng.normal(size=(min(10**6, n - start), D))
+        noise = 0.3 * rng.standard_t(3, size=len(x))
+        X[start : start + len(x)] = x
+        y[start : start + len(x)] = np.sin(x[:, 0]) + x[:, 1] * x[:, 2] + noise
+    X.flush()
+    y.flush()
+    return paths
+
+
+def make_model(n, options, **others):
+    return SketchedKernelRegressor(
+        n_components=S, p=10 / n, random_state=0, tol=TOL, memory_limit=LIMIT,
+        gamma=0.05, **options, **others,
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def watched_memory():
+    """Yield a list that gets the peak of anonymous memory, in MB: no page of a map."""
+    found, done = [0.0], threading.Event()
+
+    def watch():
+        while not done.wait(0.01):
+            with open("/proc/self/status") as status:
+                for line in status:
+                    if line.startswith("RssAnon"):
+                        found[0] = max(found[0], int(line.split()[1]) / 1024)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield found
+    finally:
+        done.set()
+        thread.join()
+
+
+def growth(rounds, sizes=(10**5, 10**6, 10**7)):
+    """Time, passes and peak memory by n, from a memory map, and the exponent."""
+    seconds = {name: [] for name in LOSSES}
+    with tempfile.TemporaryDirectory() as folder:
+        for n in sizes:
+            paths = write_points(folder, n)
+            for name, options in LOSSES.items():
+                model = make_model(n, options)
+                # less than the features take, whatever n is
+                model.memory_limit = min(LIMIT, n * S * 2)
+                with watched_memory() as peak:
+                    least_time, _ = least(rounds if n < 10**7 else 1, model.fit, *paths)
+                seconds[name].append(least_time)
+                print(
+                    f"n = {n:.0e}, {name}: {least_time:.2f} s, {model.n_iter_} passes, "
+                    f"gap {model.dual_gap_:.1e}, {len(model.landmarks_)} landmarks, "
+                    f"peak {peak[0]:.0f} MB beside the map",
+                    flush=True,
+                )
+    for name, times in seconds.items():
+        exponents = np.diff(np.log(times)) / np.diff(np.log(sizes))
+        print(f"{name}: exponents {', '.join(f'{e:.2f}' for e in exponents)}")
+
+
+def rate(rounds, n=10**6):
+    """A pass over a memory map as a share of the rate of the same points in memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        X, y = write_points(folder, n)
+        forms = {"map": (X, y), "memory": (Source(np.load(X), "X"), np.load(y))}
+        for name, options in LOSSES.items():
+            times = {form: [] for form in forms}
+            for _ in range(rounds):
+                for form, data in forms.items():
+                    model = make_model(n, options)
+                    model.memory_limit = 2**27
+                    times[form].append(least(1, model.fit, *data)[0])
+            a, b = min(times["memory"]), min(times["map"])
+            print(f"{name}: {b:.2f} s from a map, {a:.2f} in memory: rate {a / b:.2f}")
+
+
+def passes(rounds, n=10**6):
+    """Passes by the width of the first envelope, for gaps of 1e-3 and 1e-6."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, D)).astype(np.float32)
+    y = np.sin(X[:, 0]) + X[:, 1] * X[:, 2] + 0.3 * rng.standard_t(3, size=n)
+    for name, options in list(LOSSES.items())[2:]:
+        for width in (0.1, 0.3, 1.0):
+            streamed.FIRST_WIDTH = width
+            found = []
+            for tol in (1e-3, 1e-6):
+                model = make_model(n, options)
+                model.set_params(tol=tol, memory_limit=2**27, p=1 / n)
+                found.append(model.fit(Source(X, "X"), y).n_iter_)
+            print(f"{name}, FIRST_WIDTH = {width}: {found[0]} and {found[1]} passes")
+
+
+def chunks(rounds, n=10**6):
+    """Seconds of a fit by the bytes of a chunk."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, D)).astype(np.float32)
+    y = np.sin(X[:, 0]) + 0.3 * rng.normal(size=n)
+    for size in (2**20, 2**22, 2**24, 2**25, 2**26):
+        streaming.CHUNK_BYTES = size
+        model = make_model(n, LOSSES["huber"])
+        model.memory_limit = 2**28
+        seconds, _ = least(rounds, model.fit, Source(X, "X"), y)
+        print(f"CHUNK_BYTES = 2**{size.bit_length() - 1}: {seconds:.2f} s")
+
+
+if __name__ == "__main__":
+    run_parts(dict(growth=growth, rate=rate, passes=passes, chunks=chunks), __doc__)
