@@ -150,8 +150,8 @@ def _of_some(points, which):
 def _moves(points, e, zeta, inside):
     """Find what moves ζ to the ends of the domain: (2,) of the excess, (2, n) of flows.
 
-    Or to 0, where that is on the way and the loss has a corner on each side of it.  At a
-    corner, where the envelope bends, any ζ costs next to nothing.
+    Or to 0, where that is on the way and the loss has a corner on each side of it.  At
+    a corner, where the envelope bends, any ζ costs next to nothing.
     """
     loss, some = points.loss, _of_some(points, inside)
     lower, upper = np.full_like(zeta, loss.lower), np.full_like(zeta, loss.upper)

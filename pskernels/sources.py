@@ -226,8 +226,6 @@ def open_points(X, y=None):
     -------
     Source
     """
-    if isinstance(X, Source):
-        return X
     if isinstance(X, (str, os.PathLike)):
         path = os.fspath(X)
         if _is_parquet(path):
@@ -239,7 +237,7 @@ def open_points(X, y=None):
             rows = _open_npy(path, "X")
     else:
         rows = X
-    source = Source(rows, "X")
+    source = rows if isinstance(rows, Source) else Source(rows, "X")
     if source.ndim != 2 or 0 in source.shape:
         raise ValueError(
             "X must be 2-d, one point in each row, with at least one point and one "

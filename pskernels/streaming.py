@@ -13,6 +13,7 @@ import numpy as np
 from pskernels._products import EPS
 from pskernels._threads import single_threaded_blas
 from pskernels.passes import answer
+from pskernels.sources import READ_BYTES
 
 # What a chunk of features takes: 2**25 bytes are 83,000 rows of 100 features in
 # float32.  `python bench/scaling.py chunks` compares sizes.
@@ -41,44 +42,19 @@ class Chunks:
         y of some rows -> float64 of shape (outputs, rows).
     reweigh : callable
         y of some rows, and their weights or None -> weights, or None for equal ones.
+    total : float
+        What weights add up to: `total_weight`.
     memory_limit : int
     """
 
-    def __init__(self, X, y, weight, features_of, encode, reweigh, memory_limit):
+    def __init__(self, X, y, weight, features_of, encode, reweigh, total, memory_limit):
         self.X, self.y, self.weight = X, y, weight
         self.features_of, self._encode, self._reweigh = features_of, encode, reweigh
         row = features_of.r * features_of.dtype.itemsize
         row += X.shape[1] * X.dtype.itemsize + 8 * ROW_NUMBERS
         self.step = int(max(1, min(CHUNK_BYTES, memory_limit // 4) // row))
+        self._total = total
         self._prints = {}
-        self._total = self._total_weight()
-
-    def _total_weight(self):
-        """Add up all weights, and check targets on the way."""
-        total = 0.0
-        for rows in self.slices():
-            y = self.y[rows]
-            if y.dtype.kind == "f" and not np.isfinite(y).all():
-                finite = np.isfinite(y).reshape(len(y), -1).all(axis=1)
-                raise ValueError(
-                    f"y has NaN or infinity in row {rows.start + int(finite.argmin())}"
-                )
-            total += float(self._weights(rows, y).sum())
-        if not 0 < total < np.inf:
-            raise ValueError(f"weights must add up to more than 0, got {total:g}")
-        return total
-
-    def _weights(self, rows, y):
-        weight = None
-        if self.weight is not None:
-            weight = np.asarray(self.weight[rows], np.float64)
-            if not np.isfinite(weight).all() or weight.min() < 0:
-                raise ValueError(
-                    f"rows {rows.start} to {rows.stop}: sample_weight must be finite "
-                    "and not negative"
-                )
-        weight = self._reweigh(y, weight)
-        return np.ones(len(y)) if weight is None else weight
 
     def slices(self):
         """List the rows of each chunk."""
@@ -95,7 +71,7 @@ class Chunks:
         X = np.ascontiguousarray(self.X[rows], self.X.dtype)
         y = self.y[rows]
         self._compare(rows, X, y)
-        weight = self._weights(rows, y) / self._total
+        weight = weights_of(rows, y, self.weight, self._reweigh) / self._total
         return self.features_of(X), self._encode(y), weight
 
     def _compare(self, rows, *arrays):
@@ -123,6 +99,36 @@ class Chunks:
     def survey(self):
         """Find the largest |z| of each column, by a pass over all chunks."""
         return np.max([features.largest for features, _, _ in self], axis=0)
+
+
+def total_weight(y, weight, reweigh):
+    """Add up all weights, and check them and the targets on the way."""
+    total = 0.0
+    for start, end in y.blocks(READ_BYTES):
+        rows = slice(start, end)
+        some = y[rows]
+        if some.dtype.kind == "f" and not np.isfinite(some).all():
+            finite = np.isfinite(some).reshape(len(some), -1).all(axis=1)
+            raise ValueError(
+                f"y has NaN or infinity in row {start + int(finite.argmin())}"
+            )
+        total += float(weights_of(rows, some, weight, reweigh).sum())
+    if not 0 < total < np.inf:
+        raise ValueError(f"weights must add up to more than 0, got {total:g}")
+    return total
+
+
+def weights_of(rows, y, weight, reweigh):
+    """Read the weights of some rows, those of classes included."""
+    if weight is not None:
+        weight = np.asarray(weight[rows], np.float64)
+        if not np.isfinite(weight).all() or weight.min() < 0:
+            raise ValueError(
+                f"rows {rows.start} to {rows.stop}: sample_weight must be finite and "
+                "not negative"
+            )
+    weight = reweigh(y, weight)
+    return np.ones(len(y)) if weight is None else weight
 
 
 def _fingerprint(array):

@@ -13,7 +13,13 @@ from pskernels.estimators import (
 )
 from pskernels.passes import Model, PassProblem, answer, minimise, solve_squares
 from pskernels.sources import ParquetRows, Source, is_source, open_points, open_targets
-from pskernels.streaming import ChangedRowsError, Chunks, run_passes, strata
+from pskernels.streaming import (
+    ChangedRowsError,
+    Chunks,
+    run_passes,
+    strata,
+    total_weight,
+)
 
 LOSSES = [
     psk.Squared(),
@@ -46,6 +52,7 @@ def make_chunks(X, y, alpha, formed=False, memory_limit=2**20, weight=None, s=20
         X, y, weight, features_of,
         lambda y: np.ascontiguousarray(y, np.float64)[None],
         lambda y, weight: weight,
+        total_weight(y, weight, lambda y, weight: weight),
         memory_limit,
     )  # fmt: skip
 
@@ -432,7 +439,7 @@ def test_bad_rows_are_named_and_leave_the_model(rng):
         (X, y[:-1], ValueError, "X has 3000 rows, but y has 2999"),
         (Changing(X, 2300, 22), y, ChangedRowsError, "X has changed .* rows 2088 to"),
         (X, Changing(y, 100, 25), ChangedRowsError, "y has changed .* rows 0 to"),
-        (np.zeros((0, 2)), np.zeros(0), ValueError, "0 sample"),
+        (np.zeros((0, 2)), np.zeros(0), ValueError, "at least one point"),
         (X[:, 0], y, ValueError, "X must be 2-d"),
         (np.full((9, 2), "a"), y[:9], TypeError, "X must hold real numbers"),
     ]  # fmt: skip

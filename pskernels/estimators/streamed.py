@@ -19,7 +19,13 @@ from pskernels.sketches import Sketch
 from pskernels.solvers import SolveResult, solve
 from pskernels.solvers.base import warn_if_not_converged
 from pskernels.sources import open_points, open_targets
-from pskernels.streaming import ROW_NUMBERS, Chunks, run_passes, strata
+from pskernels.streaming import (
+    ROW_NUMBERS,
+    Chunks,
+    run_passes,
+    strata,
+    total_weight,
+)
 
 # Shares of the points that the fit begins with, as far as they have room.
 SUBSAMPLE = 0.1
@@ -107,12 +113,13 @@ class FitsSources:
     def _fit_streamed(self, X, y, weight):
         seed = self._seed()
         reweigh = self._learn_targets(y)
+        total = total_weight(y, weight, reweigh)
         some = self._read_some(X, y, weight, reweigh, seed)
         self._warn_if_unscaled(some.X)
         alpha = self._streamed_alpha(some, weight, len(X))
         features_of = self._fit_chunks(X, some, alpha, seed)
         chunks = Chunks(
-            X, y, weight, features_of, self._targets_of, reweigh, self._limit()
+            X, y, weight, features_of, self._targets_of, reweigh, total, self._limit()
         )
         losses, makers = self._make_fits(chunks, some, alpha)
         outcomes = run_passes(chunks, losses, makers, bool(self.fit_intercept))
