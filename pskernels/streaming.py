@@ -11,7 +11,9 @@ import zlib
 import numpy as np
 
 from pskernels._products import EPS
+from pskernels._progress import progress
 from pskernels._threads import single_threaded_blas
+from pskernels.checkpoint import pack_answers, unpack_answers
 from pskernels.passes import answer
 from pskernels.sources import READ_BYTES
 
@@ -84,9 +86,25 @@ class Chunks:
                 first = rows.start + PRINTED_ROWS * int(changed[0])
                 last = min(rows.stop, first + PRINTED_ROWS)
                 raise ChangedRowsError(
-                    f"{name} has changed between two passes, in rows {first} to "
+                    f"{name} has changed since the first pass, in rows {first} to "
                     f"{last}; a fit needs rows that stay as they are"
                 )
+
+    def list_prints(self):
+        """List the checksums of all rows, as arrays by name."""
+        return {
+            f"print {start} {end} {name}": prints
+            for (start, end), pair in self._prints.items()
+            for name, prints in zip("Xy", pair, strict=True)
+        }
+
+    def recall_prints(self, record):
+        """Take checksums of an earlier run for those of the first pass."""
+        for name in record:
+            if name.startswith("print ") and name.endswith(" X"):
+                _, start, end, _ = name.split()
+                pair = [record[f"print {start} {end} {which}"] for which in "Xy"]
+                self._prints[int(start), int(end)] = pair
 
     @property
     def sum_error(self):
@@ -138,7 +156,7 @@ def _fingerprint(array):
     return np.array([zlib.crc32(array[k : k + PRINTED_ROWS]) for k in parts])
 
 
-def run_passes(chunks, losses, makers, fit_intercept):
+def run_passes(chunks, losses, makers, fit_intercept, log=None, verbose=0):
     """Run a generator of requests for each output, all of them by the same passes.
 
     Parameters
@@ -149,6 +167,10 @@ def run_passes(chunks, losses, makers, fit_intercept):
     makers : list of generators
         `passes.minimise` or `passes.solve_squares`.
     fit_intercept : bool
+    log : PassLog, optional
+        Has the answers of earlier passes, and keeps those of these.
+    verbose : int
+        1 shows progress.
 
     Returns
     -------
@@ -156,14 +178,11 @@ def run_passes(chunks, losses, makers, fit_intercept):
     """
     outcomes, requests = [None] * len(makers), dict(enumerate(map(next, makers)))
     while requests:
-        answers = {}
-        with single_threaded_blas():
-            for features, targets, weight in chunks:
-                for j, request in requests.items():
-                    found = answer(
-                        features, losses[j], targets[j], weight, request, fit_intercept
-                    )
-                    answers[j] = answers[j] + found if j in answers else found
+        answers = None if log is None else log.next_answers()
+        if answers is None:
+            answers = _run_pass(chunks, losses, requests, fit_intercept, verbose)
+            if log is not None:
+                log.add_answers(answers)
         for j in list(requests):
             try:
                 requests[j] = makers[j].send(answers[j])
@@ -171,6 +190,53 @@ def run_passes(chunks, losses, makers, fit_intercept):
                 outcomes[j] = end.value
                 del requests[j]
     return outcomes
+
+
+def _run_pass(chunks, losses, requests, fit_intercept, verbose):
+    """Answer the requests of outputs, {number: Request}, by a pass over all chunks."""
+    answers = {}
+    total = len(chunks.X) if verbose else 0
+    with single_threaded_blas(), progress(total, "rows", verbose) as report:
+        for features, targets, weight in chunks:
+            for j, request in requests.items():
+                found = answer(
+                    features, losses[j], targets[j], weight, request, fit_intercept
+                )
+                answers[j] = answers[j] + found if j in answers else found
+            report(len(weight))
+    return answers
+
+
+class PassLog:
+    """Answers of passes in a `Checkpoint`, and the checksums of rows that they saw.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+        Its first record is of the fit itself; others are of passes.
+    chunks : Chunks
+    """
+
+    def __init__(self, checkpoint, chunks):
+        self._checkpoint, self._chunks = checkpoint, chunks
+        self._place = 1
+        for record in checkpoint.records[1:2]:
+            chunks.recall_prints(record)
+
+    def next_answers(self):
+        """Return the answers of the next pass, or None if there are none yet."""
+        if self._place >= len(self._checkpoint.records):
+            return None
+        self._place += 1
+        return unpack_answers(self._checkpoint.records[self._place - 1])
+
+    def add_answers(self, answers):
+        """Keep the answers of a pass."""
+        record = pack_answers(answers)
+        if self._place == 1:
+            record |= self._chunks.list_prints()
+        self._checkpoint.add(record)
+        self._place += 1
 
 
 def strata(n, k, seed):

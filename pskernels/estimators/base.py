@@ -403,7 +403,7 @@ class SketchedMachine(FitsSources, SketchedEstimator):
     where to start, or None; and `_decision_shape`, that of what a point gets.
     """
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y, sample_weight=None, *, checkpoint=None):
         """Fit the machine.
 
         Parameters
@@ -417,6 +417,9 @@ class SketchedMachine(FitsSources, SketchedEstimator):
             Or the name of a column of the Parquet file X.
         sample_weight : array of shape (n,), optional
             A weight of 0 leaves a point out, one of 2 counts it twice.
+        checkpoint : path, optional
+            A file for the passes over points that are not in memory.  A fit that was
+            stopped goes on there, if it is called as before; one that ends removes it.
 
         Returns
         -------
@@ -425,7 +428,7 @@ class SketchedMachine(FitsSources, SketchedEstimator):
         # all that is called limits BLAS: once for all of it costs less
         with all_or_nothing(self), single_threaded_blas():
             if is_source(X):
-                return self._fit_source(X, y, sample_weight)
+                return self._fit_source(X, y, sample_weight, checkpoint)
             X, y, weight = self._check_data(X, y, sample_weight)
             self._warn_if_unscaled(X)
             return self._fit_checked(X, y, weight)

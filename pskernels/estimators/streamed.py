@@ -6,11 +6,17 @@
 The squared loss needs one pass, and no start.
 """
 
+import hashlib
+import math
+import sys
+import time
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from pskernels._validation import check_int, check_memory_limit, check_positive
+from pskernels.checkpoint import Checkpoint
 from pskernels.estimators.defaults import default_alpha, is_auto
 from pskernels.losses import Squared
 from pskernels.objective import gap_scale, relative_gap
@@ -22,6 +28,7 @@ from pskernels.sources import open_points, open_targets
 from pskernels.streaming import (
     ROW_NUMBERS,
     Chunks,
+    PassLog,
     run_passes,
     strata,
     total_weight,
@@ -58,7 +65,7 @@ class _Some(NamedTuple):
 class FitsSources:
     """What machines add to fit a `Source`: a memory map, a file, slices of rows."""
 
-    def _fit_source(self, X, y, sample_weight):
+    def _fit_source(self, X, y, sample_weight, checkpoint=None):
         """Fit to points that are read in slices; in memory, if all have room."""
         given, real = X, self._y_options().get("y_numeric", False)
         X, y = open_points(X, y), open_targets(y, given, real=real)
@@ -78,7 +85,7 @@ class FitsSources:
             return self._fit_checked(X, y, weight)
         self._check_streamable()
         self._check_points(X[:1], reset=True)
-        return self._fit_streamed(X, y, weight)
+        return self._fit_streamed(X, y, weight, checkpoint)
 
     def _has_room(self, X):
         """Tell whether X and its features fit in memory_limit."""
@@ -110,8 +117,13 @@ class FitsSources:
                     "n_components, a sketch by name, solver='auto', warm_start=False"
                 )
 
-    def _fit_streamed(self, X, y, weight):
+    def _fit_streamed(self, X, y, weight, path):
         seed = self._seed()
+        if path is not None:
+            checkpoint = Checkpoint(path, self._key_of_fit(X, y, weight))
+            if not checkpoint.records:
+                checkpoint.add({"seed": np.array(seed)})
+            seed = int(checkpoint.records[0]["seed"])  # that of before, if any
         reweigh = self._learn_targets(y)
         total = total_weight(y, weight, reweigh)
         some = self._read_some(X, y, weight, reweigh, seed)
@@ -121,12 +133,66 @@ class FitsSources:
         chunks = Chunks(
             X, y, weight, features_of, self._targets_of, reweigh, total, self._limit()
         )
+        if self.verbose:
+            self._say_cost(chunks, some)
         losses, makers = self._make_fits(chunks, some, alpha)
-        outcomes = run_passes(chunks, losses, makers, bool(self.fit_intercept))
+        log = None if path is None else PassLog(checkpoint, chunks)
+        outcomes = run_passes(
+            chunks, losses, makers, bool(self.fit_intercept), log, self.verbose
+        )
         result = self._as_result(outcomes, alpha)
         warn_if_not_converged(result)
         self._keep(features_of.feature_map, result)
+        if path is not None:
+            checkpoint.remove()
         return self
+
+    def _key_of_fit(self, X, y, weight):
+        """Compute a digest of data and parameters that decide on every bit of a fit."""
+        ignored = "verbose", "n_threads"
+        parameters = {
+            name: repr(value)
+            for name, value in self.get_params(deep=False).items()
+            if name not in ignored
+        }
+        sources = [
+            None if source is None else (source.shape, str(source.dtype))
+            for source in (X, y, weight)
+        ]
+        text = repr((type(self).__name__, sorted(parameters.items()), sources))
+        return hashlib.sha256(text.encode()).digest()
+
+    def _say_cost(self, chunks, some):
+        """Say what a pass will read, compute and take."""
+        probe = some.X[: min(len(some.X), chunks.step)]
+        start = time.perf_counter()
+        chunks.features_of(probe)
+        # sums take about as long as features
+        seconds = 2 * (time.perf_counter() - start) / len(probe) * len(chunks.X)
+        n, m = len(chunks.X), len(chunks.features_of.feature_map.sketch_.indices)
+        n_bytes = n * (chunks.X.shape[1] * chunks.X.dtype.itemsize + 8)
+        passes = "one pass" if self._is_squared() else "some 2 to 10 passes"
+        print(
+            f"{n} rows in {len(chunks.slices())} chunks, {n_bytes / 1e6:.0f} MB and "
+            f"{n * m:.1e} kernel values in a pass; {passes}, some {seconds / 60:.2g} "
+            "minutes each",
+            file=sys.stderr,
+        )
+
+    def _report(self, began, line):
+        """Print what a pass has found, and how long it may still take."""
+        if not self.verbose:
+            return
+        seconds = time.perf_counter() - began
+        each = seconds / (line.n_iter + 1)
+        digits = math.log10(max(line.dual_gap / self.tol, 1.0))
+        left = math.ceil(min(digits, 1e3))  # Newton steps gain a digit at least, mostly
+        print(
+            f"pass {line.n_iter + 1}: objective {line.objective:.9e}, certified gap "
+            f"{line.dual_gap:.2e}, {seconds:.1f} s; some {left} passes left, "
+            f"{left * each:.0f} s",
+            file=sys.stderr,
+        )
 
     def _read_some(self, X, y, weight, reweigh, seed):
         """Read a tenth of the points, or as many as have room."""
@@ -185,7 +251,8 @@ class FitsSources:
         max_passes = MAX_PASSES
         if self.max_iter is not None:
             max_passes = check_int(self.max_iter, "max_iter", minimum=1)
-        limits = check_positive(self.tol, "tol"), max_passes
+        report = partial(self._report, time.perf_counter())
+        limits = check_positive(self.tol, "tol"), max_passes, report
         makers = []
         for j, loss in enumerate(losses):
             problem = PassProblem(
