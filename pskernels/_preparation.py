@@ -3,6 +3,8 @@
 Every array of points passes here once before compiled code sees it, whoever gave it.
 """
 
+from functools import partial
+
 import numpy as np
 
 from pskernels._engine import column_moments
@@ -16,7 +18,10 @@ def prepare(kernel, X, name, n_threads, memory_limit):
     if isinstance(kernel, Precomputed):  # only what is needed of it is read
         return kernel, None
     needs_variance = getattr(kernel, "gamma", None) == "scale"
-    mean, variance = column_moments(X, needs_variance, n_threads, memory_limit)
+    moments = partial(column_moments, X)
+    if hasattr(X, "column_moments"):  # a source, which may be on other machines
+        moments = X.column_moments
+    mean, variance = moments(needs_variance, n_threads, memory_limit)
     if not np.isfinite(mean).all():
         raise_not_finite(X, name)
     if kernel.non_negative and X.min() < 0:

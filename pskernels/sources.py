@@ -8,6 +8,7 @@ import os
 
 import numpy as np
 
+from pskernels._engine import column_moments
 from pskernels._validation import check_real_array
 
 # Rows that are read at a time where some of them are wanted, in bytes.
@@ -27,6 +28,10 @@ def is_source(X):
         return len(X.shape) == 2 and hasattr(X, "__getitem__")
     except (AttributeError, TypeError):
         return False
+
+
+def _least_of(start, rows):
+    return rows.min()
 
 
 def _owner(array):
@@ -56,6 +61,8 @@ class Source:
     dtype : float32 or float64
         float32 if the rows are.
     """
+
+    chunks_type = None  # what passes over the rows go by, if not `streaming.Chunks`
 
     def __init__(self, rows, name, real=True):
         try:
@@ -131,11 +138,24 @@ class Source:
         for start, end in self.blocks(READ_BYTES):
             yield from self._read(start, end)
 
+    def map_blocks(self, function, *others):
+        """List function(start, rows, *rows of others) of all blocks of rows.
+
+        `others` are sources of as many rows, or None.
+        """
+        found = []
+        for start, end in self.blocks(READ_BYTES):
+            rows = [None if one is None else one[start:end] for one in others]
+            found.append(function(start, self._read(start, end), *rows))
+        return found
+
     def min(self):
         """Find the least number."""
-        return min(
-            self._read(start, end).min() for start, end in self.blocks(READ_BYTES)
-        )
+        return min(self.map_blocks(_least_of))
+
+    def column_moments(self, with_variance, n_threads, memory_limit):
+        """Do `_engine.column_moments` for all rows."""
+        return column_moments(self, with_variance, n_threads, memory_limit)
 
 
 class ParquetRows:

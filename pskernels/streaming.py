@@ -7,6 +7,7 @@ A chunk is computed anew in every pass, so that memory does not depend on n.
 """
 
 import zlib
+from functools import partial
 
 import numpy as np
 
@@ -15,7 +16,6 @@ from pskernels._progress import progress
 from pskernels._threads import single_threaded_blas
 from pskernels.checkpoint import pack_answers, unpack_answers
 from pskernels.passes import answer
-from pskernels.sources import READ_BYTES
 
 # What a chunk of features takes: 2**25 bytes are 83,000 rows of 100 features in
 # float32.  `python bench/scaling.py chunks` compares sizes.
@@ -73,7 +73,8 @@ class Chunks:
         X = np.ascontiguousarray(self.X[rows], self.X.dtype)
         y = self.y[rows]
         self._compare(rows, X, y)
-        weight = weights_of(rows, y, self.weight, self._reweigh) / self._total
+        weight = None if self.weight is None else self.weight[rows]
+        weight = weights_of(rows.start, y, weight, self._reweigh) / self._total
         return self.features_of(X), self._encode(y), weight
 
     def _compare(self, rows, *arrays):
@@ -121,29 +122,29 @@ class Chunks:
 
 def total_weight(y, weight, reweigh):
     """Add up all weights, and check them and the targets on the way."""
-    total = 0.0
-    for start, end in y.blocks(READ_BYTES):
-        rows = slice(start, end)
-        some = y[rows]
-        if some.dtype.kind == "f" and not np.isfinite(some).all():
-            finite = np.isfinite(some).reshape(len(some), -1).all(axis=1)
-            raise ValueError(
-                f"y has NaN or infinity in row {start + int(finite.argmin())}"
-            )
-        total += float(weights_of(rows, some, weight, reweigh).sum())
+    total = sum(y.map_blocks(partial(_sum_weights, reweigh), weight))
     if not 0 < total < np.inf:
         raise ValueError(f"weights must add up to more than 0, got {total:g}")
     return total
 
 
-def weights_of(rows, y, weight, reweigh):
-    """Read the weights of some rows, those of classes included."""
+def _sum_weights(reweigh, start, y, weight):
+    """Add up the weights of some rows, after a look at their targets."""
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        finite = np.isfinite(y).reshape(len(y), -1).all(axis=1)
+        row = start + int(finite.argmin())
+        raise ValueError(f"y has NaN or infinity in row {row}")
+    return float(weights_of(start, y, weight, reweigh).sum())
+
+
+def weights_of(start, y, weight, reweigh):
+    """Find the weights of some rows, those of classes included."""
     if weight is not None:
-        weight = np.asarray(weight[rows], np.float64)
+        weight = np.asarray(weight, np.float64)
         if not np.isfinite(weight).all() or weight.min() < 0:
             raise ValueError(
-                f"rows {rows.start} to {rows.stop}: sample_weight must be finite and "
-                "not negative"
+                f"rows {start} to {start + len(weight)}: sample_weight must be finite "
+                "and not negative"
             )
     weight = reweigh(y, weight)
     return np.ones(len(y)) if weight is None else weight
@@ -162,7 +163,7 @@ def run_passes(chunks, losses, makers, fit_intercept, log=None, verbose=0):
     Parameters
     ----------
     chunks : iterable of (features, targets, weights)
-        Iterated once for each pass.
+        Iterated once for each pass.  Or what has a `run_pass` of its own.
     losses : list of Loss, one for each output
     makers : list of generators
         `passes.minimise` or `passes.solve_squares`.
@@ -176,11 +177,12 @@ def run_passes(chunks, losses, makers, fit_intercept, log=None, verbose=0):
     -------
     list of passes.Outcome
     """
+    do_pass = getattr(chunks, "run_pass", None) or partial(run_pass, chunks)
     outcomes, requests = [None] * len(makers), dict(enumerate(map(next, makers)))
     while requests:
         answers = None if log is None else log.next_answers()
         if answers is None:
-            answers = _run_pass(chunks, losses, requests, fit_intercept, verbose)
+            answers = do_pass(losses, requests, fit_intercept, verbose)
             if log is not None:
                 log.add_answers(answers)
         for j in list(requests):
@@ -192,7 +194,7 @@ def run_passes(chunks, losses, makers, fit_intercept, log=None, verbose=0):
     return outcomes
 
 
-def _run_pass(chunks, losses, requests, fit_intercept, verbose):
+def run_pass(chunks, losses, requests, fit_intercept, verbose):
     """Answer the requests of outputs, {number: Request}, by a pass over all chunks."""
     answers = {}
     total = len(chunks.X) if verbose else 0

@@ -15,8 +15,12 @@ from pskernels.losses import Logistic, get_loss
 
 LOSSES = ("hinge", "squared_hinge", "logistic")
 
-# Labels that are read at a time.
-LABEL_BYTES = 2**24
+
+def _count_labels(start, y):
+    """Count the labels of some rows."""
+    labels, numbers = np.unique(y, return_counts=True)
+    check_classification_targets(labels)
+    return dict(zip(labels.tolist(), numbers.tolist(), strict=True))
 
 
 def _has_probabilities(model):
@@ -222,10 +226,8 @@ import numpy as np
     def _learn_targets(self, y):
         """Find the classes, and their weights, by a pass over all targets."""
         counts = Counter()
-        for start, end in y.blocks(LABEL_BYTES):
-            labels, numbers = np.unique(y[start:end], return_counts=True)
-            check_classification_targets(labels)
-            counts.update(dict(zip(labels.tolist(), numbers.tolist(), strict=True)))
+        for found in y.map_blocks(_count_labels):
+            counts.update(found)
         self._set_classes(np.array(sorted(counts)))
         if self.class_weight is None:
             return super()._learn_targets(y)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pskernels._threads import single_threaded_blas
 from pskernels._validation import check_int, check_memory_limit, check_positive
 from pskernels.checkpoint import Checkpoint
 from pskernels.estimators.defaults import default_alpha, is_auto
@@ -67,8 +68,8 @@ class FitsSources:
 
     def _fit_source(self, X, y, sample_weight, checkpoint=None):
         """Fit to points that are read in slices; in memory, if all have room."""
-        given, real = X, self._y_options().get("y_numeric", False)
-        X, y = open_points(X, y), open_targets(y, given, real=real)
+        given = X
+        X, y = open_points(X, y), open_targets(y, given, real=self.takes_numbers)
         weight = None
         if sample_weight is not None:
             weight = open_targets(sample_weight, given, "sample_weight")
@@ -86,6 +87,24 @@ class FitsSources:
         self._check_streamable()
         self._check_points(X[:1], reset=True)
         return self._fit_streamed(X, y, weight, checkpoint)
+
+    @property
+    def takes_numbers(self):
+        """Whether targets are real numbers, and not labels."""
+        return bool(self._y_options().get("y_numeric", False))
+
+    def fit_distributed(self, X, y, weight=None):
+        """Fit to sources whose passes run elsewhere, whatever room there is here.
+
+        Parameters
+        ----------
+        X, y, weight : Source
+            Of as many rows, in the same partitions; weight may be None.
+        """
+        with single_threaded_blas():
+            self._check_streamable()
+            self._check_points(X[:1], reset=True)
+            return self._fit_streamed(X, y, weight, None)
 
     def _has_room(self, X):
         """Tell whether X and its features fit in memory_limit."""
@@ -130,7 +149,7 @@ class FitsSources:
         self._warn_if_unscaled(some.X)
         alpha = self._streamed_alpha(some, weight, len(X))
         features_of = self._fit_chunks(X, some, alpha, seed)
-        chunks = Chunks(
+        chunks = (X.chunks_type or Chunks)(
             X, y, weight, features_of, self._targets_of, reweigh, total, self._limit()
         )
         if self.verbose:
@@ -209,8 +228,7 @@ class FitsSources:
         if not is_auto(self.alpha, "alpha"):
             return check_positive(self.alpha, "alpha")
         if some.weight is not None and (some.weight == np.floor(some.weight)).all():
-            parts = [] if weight is None else weight.blocks(2**24)
-            n = sum(float(weight[start:end].sum()) for start, end in parts) or n
+            n = n if weight is None else sum(weight.map_blocks(_sum_of))
         return default_alpha(n) / self._alpha_unit(some.targets, some.weight)
 
     def _fit_chunks(self, X, some, alpha, seed):
@@ -325,6 +343,10 @@ class FitsSources:
             output_matrix=None,
             advice="raise max_iter, tol or alpha",
         )
+
+
+def _sum_of(start, weight):
+    return float(weight.sum(dtype=np.float64))
 
 
 def _first_width(first, n_few, n_some, n, r):

@@ -6,6 +6,8 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from pskernels.choice import grow, mean_residual
 from pskernels.estimators.base import SketchedEstimator, all_or_nothing
+from pskernels.estimators.defaults import is_auto
+from pskernels.sources import is_source, open_points
 
 
 class KernelSketch(
@@ -117,7 +119,8 @@ class KernelSketch(
 
         Parameters
         ----------
-        X : array, sparse array or data frame of shape (n, d)
+        X : array, sparse array, data frame, path or source of shape (n, d)
+            A source, as for `SketchedKernelRegressor`, is read in slices.
         y : array of shape (n,), optional
             Targets that are numbers help p="auto".
 
@@ -145,8 +148,14 @@ class KernelSketch(
 
     def _fit(self, X, y, form):
         with all_or_nothing(self):
-            X = self._check_points(X, reset=True)
-            self._warn_if_unscaled(X)
+            if is_source(X):
+                X = open_points(X)
+                self._check_points(X[:1], reset=True)
+                if is_auto(self.n_components, "n_components"):
+                    raise ValueError("n_components='auto' needs all points in memory")
+            else:
+                X = self._check_points(X, reset=True)
+                self._warn_if_unscaled(X)
             targets = None
             if y is not None and self.p == "auto":
                 check_consistent_length(X, y)
@@ -179,7 +188,8 @@ class KernelSketch(
             float32 if X and the points of the fit are, else float64.
         """
         check_is_fitted(self)
-        return self.feature_map_.transform(self._check_points(X, reset=False))
+        points = open_points(X) if is_source(X) else self._check_points(X, reset=False)
+        return self.feature_map_.transform(points)
 
     @property
     def _n_features_out(self):
