@@ -142,5 +142,45 @@ def chunks(rounds, n=10**6):
         print(f"CHUNK_BYTES = 2**{size.bit_length() - 1}: {seconds:.2f} s")
 
 
+def cluster(rounds, n=2 * 10**6):
+    """Dask on workers of one thread each against one process with two threads."""
+    import dask.array as da
+    from distributed import Client, LocalCluster
+
+    from pskernels.dask import DaskSketchedKernelRegressor
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, D)).astype(np.float32)
+    y = np.sin(X[:, 0]) + X[:, 1] * X[:, 2] + 0.3 * rng.standard_t(3, size=n)
+    options = dict(n_components=S, p=10 / n, random_state=0, tol=TOL, gamma=0.05)
+    for name, loss in LOSSES.items():
+        model = SketchedKernelRegressor(**options, **loss, memory_limit=2**33)
+        seconds, _ = least(rounds, model.fit, X, y)
+        print(f"{name}, in memory, two threads: {seconds:.2f} s", flush=True)
+        for n_workers in (1, 2):
+            with (
+                LocalCluster(
+                    n_workers=n_workers, threads_per_worker=1, dashboard_address=":0"
+                ) as workers,
+                Client(workers) as client,
+            ):
+                points, targets = client.persist(
+                    [
+                        da.from_array(X, chunks=(n // 16, D)),
+                        da.from_array(y, chunks=n // 16),
+                    ]
+                )
+                other = DaskSketchedKernelRegressor(client=client, **options, **loss)
+                other.fit(points, targets)  # workers have imported all they need
+                its, _ = least(rounds, other.fit, points, targets)
+            print(
+                f"{name}, {n_workers} workers: {its:.2f} s ({its / seconds:.2f}), "
+                f"{other.n_iter_} passes, gap {other.dual_gap_:.1e}, largest difference "
+                f"of coefficients {np.abs(other.coef_ - model.coef_).max():.1e}",
+                flush=True,
+            )
+
+
 if __name__ == "__main__":
-    run_parts(dict(growth=growth, rate=rate, passes=passes, chunks=chunks), __doc__)
+    parts = dict(growth=growth, rate=rate, passes=passes, chunks=chunks)
+    run_parts(parts | dict(cluster=cluster), __doc__)

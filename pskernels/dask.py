@@ -35,7 +35,7 @@ from pskernels._threads import single_threaded_blas
 from pskernels._validation import common_dtype
 from pskernels.passes import answer
 from pskernels.sources import Source
-from pskernels.streaming import Chunks, weights_of
+from pskernels.streaming import Chunks, shifted, weights_of
 
 # Answers that are added up in one task.
 SUMMED = 8
@@ -160,6 +160,7 @@ class _Fit(NamedTuple):
     reweigh: object
     total: float
     step: int
+    shift: object
 
 
 class DaskChunks(Chunks):
@@ -172,7 +173,12 @@ class DaskChunks(Chunks):
     def _fit(self):
         """What tasks share: a task too, and no scattered copy, to be computed anew."""
         fit = _Fit(
-            self.features_of, self._encode, self._reweigh, self._total, self.step
+            self.features_of,
+            self._encode,
+            self._reweigh,
+            self._total,
+            self.step,
+            self.shift,
         )
         return self.X.client.submit(_identity, fit, pure=False)
 
@@ -226,7 +232,7 @@ def _answer_part(fit, start, X, y, weight, losses, requests, fit_intercept):
     """Answer requests {output: Request} for the points of a partition."""
     answers = {}
     weight = weights_of(start, y, weight, fit.reweigh) / fit.total
-    targets = fit.encode(y)
+    targets = shifted(fit.encode(y), fit.shift)
     with single_threaded_blas():
         for rows, features in _features(fit.features_of, fit.step, X):
             for j, request in requests.items():

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pskernels._products import EPS
-from pskernels.losses import EpsilonInsensitive, WeightedLoss
+from pskernels.losses import EpsilonInsensitive, Squared, WeightedLoss
 from pskernels.objective import BALANCED, Certificate, gap_scale, relative_gap
 from pskernels.outputs import Outputs
 from pskernels.rounding import bound_rounding, make_model
@@ -116,6 +116,8 @@ def answer(features, loss, y, weight, request, fit_intercept):
             shift = zeta.copy()
         e = points.residuals(predictions[k : k + 1], np.array([model.intercept]))
         n_active = points.smooth_derivatives(e, shift, model.mu, zeta, curvature)
+    if isinstance(loss, Squared):  # where e is 0 as well: the expansion needs them all
+        curvature[0] = weight
     flow, _ = points.flow(zeta)
     sides = [flow[0] > 0, flow[0] <= 0] if fit_intercept else [np.ones(len(y), bool)]
     flows = np.where(sides, flow, 0.0)
@@ -181,6 +183,10 @@ class PassProblem:
     loss : Loss
     alpha : float
     fit_intercept : bool
+    shift : float
+        What was taken from the targets.
+    null_objective : float
+        That of a constant, about, for data that are interpolated.
     """
 
     frame: object
@@ -189,6 +195,8 @@ class PassProblem:
     loss: object
     alpha: float
     fit_intercept: bool
+    shift: float = 0.0
+    null_objective: float = 0.0
 
     def request(self, stages, at):
         """Make the request of a model."""
@@ -198,24 +206,36 @@ class PassProblem:
     def certify(self, theta, answer):
         """Certify a model; with an intercept, ζ is moved to where flows add up to 0.
 
-        Conjugates are convex: what a share of a move adds to the excess is at most that
-        share of what the move adds.
+        By a share s of the moves, and a share t of the way to 0 (whose conjugate is 0)
+        on the heavier side.  Conjugates are convex, and s + t ≤ 1: what that adds to
+        the excess is at most these shares of what whole moves add.
         """
-        excess, pulled = answer.excess.sum(), answer.pull.sum(axis=0)
-        if not self.is_balanced(answer):
-            total = answer.flow.sum()
-            heavy, share = int(total < 0), 0.0
-            if len(answer.moved_flow) and answer.moved_flow[heavy] != 0:
-                share = min(1.0, -total / answer.moved_flow[heavy])
-                excess += share * answer.moved_excess[heavy]
-                pulled = pulled + share * answer.moved_pull[heavy]
-                total += share * answer.moved_flow[heavy]
-            if share in (0.0, 1.0):
-                # ζ of the heavier side is shrunk: to 0, whose conjugate is 0
-                shrunk = min(1.0, abs(total / answer.flow[heavy]))
-                excess += shrunk * (answer.value[heavy] - answer.excess[heavy])
-                pulled = pulled - shrunk * answer.pull[heavy]
-        return Certificate.of(theta, self.alpha, pulled, answer.value.sum(), excess)
+        value, excess = answer.value.sum(), answer.excess.sum()
+        pulled = answer.pull.sum(axis=0)
+        if self.is_balanced(answer):
+            return Certificate.of(theta, self.alpha, pulled, value, excess)
+        heavy = int(answer.flow.sum() < 0)
+        lost = answer.value[heavy] - answer.excess[heavy]
+        found = []
+        for s, t in self._shares(answer, heavy):
+            more, pull = t * lost, pulled - t * answer.pull[heavy]
+            if s > 0:
+                more = more + s * answer.moved_excess[heavy]
+                pull = pull + s * answer.moved_pull[heavy]
+            found.append(Certificate.of(theta, self.alpha, pull, value, excess + more))
+        return min(found, key=lambda certificate: certificate.gap)
+
+    def _shares(self, answer, heavy):
+        """List (s, t) by which flows add up to 0: total + s·moved - t·flow = 0."""
+        total, flow = answer.flow.sum(), answer.flow[heavy]
+        shares = [(0.0, min(1.0, total / flow))]
+        moved = answer.moved_flow[heavy] if len(answer.moved_flow) else 0.0
+        if moved != 0 and -total / moved <= 1:
+            shares.append((-total / moved, 0.0))
+        elif moved != 0:
+            s = (flow - total) / (flow + moved)
+            shares.append((s, 1 - s))
+        return shares
 
     def is_balanced(self, answer):
         """Tell whether flows add up to 0 where they have to, but for rounding."""
@@ -238,7 +258,7 @@ class PassProblem:
             loss=self.loss,
             fit_intercept=self.fit_intercept,
             sum_error=self.sum_error,
-            shift=np.zeros(1),
+            shift=np.array([self.shift]),
         )
         size = np.abs(answer.flow).sum()
         sample = SimpleNamespace(
@@ -281,7 +301,8 @@ class Outcome:
     theta: np.ndarray
     intercept: float
     objective: float
-    dual_gap: float
+    gap: float
+    dual_gap: float  # relative to the objective
     history: list
 
 
@@ -291,17 +312,21 @@ class _Best:
     def __init__(self, problem, tol, report):
         self.problem, self.tol, self._report = problem, tol, report
         self.objective, self._bound, self._gap = np.inf, -np.inf, np.inf
+        self._most = np.inf  # what the objective may be, but for rounding
         self.at, self.history = None, []
         self._began = time.perf_counter()
 
     def add(self, at, answer):
         """Take in what a pass found; return its certificate."""
         certificate = self.problem.certify(at.theta, answer)
-        gap = certificate.gap + self.problem.hidden(at, answer, certificate)
+        hidden = self.problem.hidden(at, answer, certificate)
+        gap = certificate.gap + hidden
         if certificate.objective < self.objective or self.at is None:
             self.objective, self.at = certificate.objective, at
+            self._most = certificate.objective + hidden
+            self._gap = gap
         self._bound = max(self._bound, certificate.objective - gap)
-        self._gap = min(self._gap, gap, max(self.objective - self._bound, 0.0))
+        self._gap = min(self._gap, max(self._most - self._bound, 0.0))
         line = Iteration(
             len(self.history),
             float(certificate.objective),
@@ -316,7 +341,8 @@ class _Best:
 
     @property
     def relative_gap(self):
-        return float(relative_gap(self._gap, gap_scale(self.objective, 0.0)))
+        scale = gap_scale(self.objective, self.problem.null_objective)
+        return float(relative_gap(self._gap, scale))
 
     @property
     def suffices(self):
@@ -325,8 +351,9 @@ class _Best:
     def outcome(self):
         return Outcome(
             self.at.theta,
-            self.at.intercept,
+            self.at.intercept + self.problem.shift,
             float(self.objective),
+            float(self._gap),
             self.relative_gap,
             self.history,
         )
@@ -419,7 +446,7 @@ def solve_squares(problem, tol, max_passes, report=lambda line: None):
         best.add(at, expanded)
         if best.suffices or max_passes == 1:
             return best.outcome()
-    return (yield from minimise(problem, at, tol, max_passes, report))
+    return (yield from minimise(problem, at, tol, max(max_passes - 1, 1), report))
 
 
 def _expand(problem, found, at, step):

@@ -74,6 +74,8 @@ class Source:
                 f"object with a shape, a dtype and slices of rows, got "
                 f"{type(rows).__name__} ({error})"
             ) from None
+        if not self.shape:
+            raise ValueError(f"{name} must have rows, got a single value")
         if real and dtype.kind not in "biuf":
             raise TypeError(f"{name} must hold real numbers, got dtype {dtype}")
         self.dtype = dtype
@@ -86,6 +88,11 @@ class Source:
     def ndim(self):
         return len(self.shape)
 
+    @property
+    def names(self):
+        """Names of the columns, of a Parquet file; else None."""
+        return getattr(self._rows, "columns", None)
+
     def __len__(self):
         return self.shape[0]
 
@@ -95,7 +102,10 @@ class Source:
             rows, columns = numbers
             return self[rows][:, columns]
         if isinstance(numbers, slice):
-            return self._read(*numbers.indices(len(self))[:2])
+            start, end, step = numbers.indices(len(self))
+            if step != 1:
+                raise ValueError(f"rows are read one by one, got a step of {step}")
+            return self._read(start, end)
         return self._gather(np.asarray(numbers))
 
     def _read(self, start, end):
@@ -166,9 +176,11 @@ class ParquetRows:
     path : str or path
     columns : list of str, optional
         None means all.
+    real : bool
+        Whether they must hold real numbers.
     """
 
-    def __init__(self, path, columns=None):
+    def __init__(self, path, columns=None, real=True):
         try:
             import pyarrow.parquet
         except ImportError:
@@ -185,7 +197,7 @@ class ParquetRows:
                 f"{self.path} has no column {missing[0]!r}; it has "
                 f"{', '.join(schema.names)}"
             )
-        dtypes = [_numpy_dtype(schema.field(name)) for name in self.columns]
+        dtypes = [_numpy_dtype(schema.field(name), real) for name in self.columns]
         self.dtype = np.result_type(*dtypes) if dtypes else np.dtype(float)
         metadata = self._file.metadata
         sizes = [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]
@@ -208,23 +220,34 @@ class ParquetRows:
         """Read a row group; the last one is kept, since slices may be smaller."""
         if self._kept[0] != number:
             table = self._file.read_row_group(number, columns=self.columns)
-            rows = np.column_stack(
-                [
-                    column.to_numpy().astype(self.dtype, copy=False)
-                    for column in (table[name] for name in self.columns)
-                ]
-            )
+            rows = np.empty((table.num_rows, len(self.columns)), self.dtype)
+            for k, name in enumerate(self.columns):
+                column = table[name]
+                if column.null_count:  # integers have no NaN to become
+                    place = int(np.argmax(column.is_null().to_numpy()))
+                    raise ValueError(
+                        f"column {name!r} of {self.path} has no value in row "
+                        f"{self._starts[number] + place}"
+                    )
+                rows[:, k] = column.to_numpy()
             self._kept = number, rows
         return self._kept[1]
 
 
-def _numpy_dtype(field):
+def parquet_columns(path):
+    """List the columns of a Parquet file; None if it is none."""
+    if not isinstance(path, (str, os.PathLike)) or not _is_parquet(os.fspath(path)):
+        return None
+    return ParquetRows(path, real=False).columns
+
+
+def _numpy_dtype(field, real):
     """Find the type of a column; text and the like have none that is of use."""
     try:
         dtype = np.dtype(field.type.to_pandas_dtype())
     except (NotImplementedError, TypeError):
         dtype = np.dtype(object)
-    if dtype.kind not in "biuf":
+    if real and dtype.kind not in "biuf":
         raise TypeError(
             f"column {field.name!r} must hold real numbers, got {field.type}; encode "
             "it first, or name the columns by ParquetRows(path, columns)"
@@ -232,7 +255,7 @@ def _numpy_dtype(field):
     return dtype
 
 
-def open_points(X, y=None):
+def open_points(X, y=None, columns=None):
     """Open X as a `Source` of shape (n, d); y may be the name of a column of its file.
 
     Parameters
@@ -241,6 +264,8 @@ def open_points(X, y=None):
         A path is that of a .npy or a Parquet file.
     y : optional
         If it is text, and X a Parquet file, a column of it, which X has not.
+    columns : sequence of str, optional
+        Those of a Parquet file that are the features, in their order.
 
     Returns
     -------
@@ -249,10 +274,9 @@ def open_points(X, y=None):
     if isinstance(X, (str, os.PathLike)):
         path = os.fspath(X)
         if _is_parquet(path):
-            rows = ParquetRows(path)
-            if isinstance(y, str) and not y.endswith(".npy"):
-                names = [name for name in rows.columns if name != y]
-                rows = ParquetRows(path, names)
+            names = parquet_columns(path) if columns is None else list(columns)
+            target = y if isinstance(y, str) else None
+            rows = ParquetRows(path, [name for name in names if name != target])
         else:
             rows = _open_npy(path, "X")
     else:
@@ -283,7 +307,7 @@ def open_targets(y, X, name="y", real=True):
         path = os.fspath(y)
         if isinstance(X, (str, os.PathLike)) and _is_parquet(os.fspath(X)):
             if not path.endswith(".npy"):
-                return Source(_Column(ParquetRows(X, [path])), name, real)
+                return Source(_Column(ParquetRows(X, [path], real)), name, real)
         y = _open_npy(path, name)
     elif not hasattr(y, "shape") or hasattr(y, "iloc"):
         y = np.asarray(y)

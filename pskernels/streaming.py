@@ -47,13 +47,32 @@ class Chunks:
     total : float
         What weights add up to: `total_weight`.
     memory_limit : int
+    n_outputs : int
+
+    Attributes
+    ----------
+    shift : array of shape (outputs,), or 0
+        What is taken from the targets.
     """
 
-    def __init__(self, X, y, weight, features_of, encode, reweigh, total, memory_limit):
+    shift = 0.0
+
+    def __init__(
+        self,
+        X,
+        y,
+        weight,
+        features_of,
+        encode,
+        reweigh,
+        total,
+        memory_limit,
+        n_outputs=1,
+    ):
         self.X, self.y, self.weight = X, y, weight
         self.features_of, self._encode, self._reweigh = features_of, encode, reweigh
         row = features_of.r * features_of.dtype.itemsize
-        row += X.shape[1] * X.dtype.itemsize + 8 * ROW_NUMBERS
+        row += X.shape[1] * X.dtype.itemsize + 8 * (ROW_NUMBERS + 3 * n_outputs)
         self.step = int(max(1, min(CHUNK_BYTES, memory_limit // 4) // row))
         self._total = total
         self._prints = {}
@@ -75,7 +94,7 @@ class Chunks:
         self._compare(rows, X, y)
         weight = None if self.weight is None else self.weight[rows]
         weight = weights_of(rows.start, y, weight, self._reweigh) / self._total
-        return self.features_of(X), self._encode(y), weight
+        return self.features_of(X), shifted(self._encode(y), self.shift), weight
 
     def _compare(self, rows, *arrays):
         """Check that rows are those of the first pass."""
@@ -118,6 +137,11 @@ class Chunks:
     def survey(self):
         """Find the largest |z| of each column, by a pass over all chunks."""
         return np.max([features.largest for features, _, _ in self], axis=0)
+
+
+def shifted(targets, shift):
+    """Take a number from the targets (outputs, rows) of each output."""
+    return targets - np.reshape(shift, (-1, 1))
 
 
 def total_weight(y, weight, reweigh):

@@ -631,7 +631,7 @@ class SketchedMachine(FitsSources, SketchedEstimator):
         """Compute Z @ coef_ + intercept_ of new points."""
         check_is_fitted(self)
         if is_source(X):
-            X = open_points(X)
+            X = open_points(X, columns=getattr(self, "feature_names_in_", None))
         else:
             X = self._check_points(X, reset=False)
         with single_threaded_blas():

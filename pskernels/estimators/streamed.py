@@ -22,7 +22,7 @@ from pskernels.estimators.defaults import default_alpha, is_auto
 from pskernels.losses import Squared
 from pskernels.objective import gap_scale, relative_gap
 from pskernels.passes import Model, PassProblem, minimise, solve_squares
-from pskernels.sketches import Sketch
+from pskernels.sketches import ROS, Gaussian, Sketch
 from pskernels.solvers import SolveResult, solve
 from pskernels.solvers.base import warn_if_not_converged
 from pskernels.sources import open_points, open_targets
@@ -31,6 +31,7 @@ from pskernels.streaming import (
     Chunks,
     PassLog,
     run_passes,
+    shifted,
     strata,
     total_weight,
 )
@@ -79,13 +80,24 @@ class FitsSources:
                     f"X has {len(X)} rows, but {name} has {len(array)}: they must be "
                     "aligned"
                 )
+        if weight is not None and weight.ndim != 1:
+            raise ValueError(
+                f"sample_weight must be one number for each row, got {weight.shape}"
+            )
+        if y.ndim > 2:
+            raise ValueError(f"y must have one or two dimensions, got {y.shape}")
         if self._is_precomputed() or self._has_room(X):
             weight = None if weight is None else weight[:]
+            names = X.names
             X, y, weight = self._check_data(X[:], y[:], weight)
+            if names is not None:
+                self.feature_names_in_ = np.array(names, dtype=object)
             self._warn_if_unscaled(X)
             return self._fit_checked(X, y, weight)
         self._check_streamable()
         self._check_points(X[:1], reset=True)
+        if X.names is not None:
+            self.feature_names_in_ = np.array(X.names, dtype=object)
         return self._fit_streamed(X, y, weight, checkpoint)
 
     @property
@@ -124,7 +136,8 @@ class FitsSources:
         """Refuse what needs all points at once."""
         reasons = {
             "n_components='auto'": isinstance(self.n_components, str),
-            "a sketch that is drawn": isinstance(self.sketch, Sketch),
+            f"sketch={self.sketch!r}": isinstance(self.sketch, (Sketch, Gaussian, ROS))
+            or self.sketch in ("gaussian", "ros"),
             f"solver={self.solver!r}": self.solver not in ("auto", "newton", "direct"),
             "warm_start=True": self.warm_start,
         }
@@ -150,7 +163,15 @@ class FitsSources:
         alpha = self._streamed_alpha(some, weight, len(X))
         features_of = self._fit_chunks(X, some, alpha, seed)
         chunks = (X.chunks_type or Chunks)(
-            X, y, weight, features_of, self._targets_of, reweigh, total, self._limit()
+            X,
+            y,
+            weight,
+            features_of,
+            self._targets_of,
+            reweigh,
+            total,
+            self._limit(),
+            math.prod(self._decision_shape()),
         )
         if self.verbose:
             self._say_cost(chunks, some)
@@ -227,8 +248,9 @@ class FitsSources:
         """Find alpha of all points; the unit of targets is that of some of them."""
         if not is_auto(self.alpha, "alpha"):
             return check_positive(self.alpha, "alpha")
-        if some.weight is not None and (some.weight == np.floor(some.weight)).all():
-            n = n if weight is None else sum(weight.map_blocks(_sum_of))
+        if weight is not None:
+            whole = (some.weight == np.floor(some.weight)).all()
+            n = sum(weight.map_blocks(_sum_of if whole else _count_of))
         return default_alpha(n) / self._alpha_unit(some.targets, some.weight)
 
     def _fit_chunks(self, X, some, alpha, seed):
@@ -261,7 +283,20 @@ class FitsSources:
         if self._is_squared():
             self.loss_ = Squared()
         else:
-            starts = self._starts(features_of, some, alpha, len(chunks.X))
+            self._find_loss(features_of, some)
+        Y = self._targets_of(some.y)
+        weight = np.ones(len(some.X)) if some.weight is None else some.weight
+        shift = np.zeros(len(Y))
+        if self.fit_intercept and not self.loss_.classification:
+            shift = self.loss_.constant_minimisers(Y, weight / weight.sum())
+        chunks.shift = shift
+        Y = shifted(Y, shift)
+        nulls = [
+            float(np.average(loss.value(np.zeros(len(y)), y), weights=weight))
+            for loss, y in zip(self.loss_.of_outputs(len(Y)), Y, strict=True)
+        ]
+        if not self._is_squared():
+            starts = self._starts(features_of, some, Y, alpha, len(chunks.X))
         losses = self.loss_.of_outputs(len(self._targets_of(some.y[:1])))
         largest = features_of.largest()
         if largest is None:
@@ -280,6 +315,8 @@ class FitsSources:
                 loss=loss,
                 alpha=alpha,
                 fit_intercept=bool(self.fit_intercept),
+                shift=float(shift[j]),
+                null_objective=nulls[j],
             )
             if starts is None:
                 makers.append(solve_squares(problem, *limits))
@@ -287,24 +324,41 @@ class FitsSources:
                 makers.append(minimise(problem, starts[j], *limits))
         return losses, makers
 
-    def _starts(self, features_of, some, alpha, n):
-        """Find the loss, and a model for each output, by nested subsamples."""
-        k = max(int(NESTED * len(some.X)), LEAST_POINTS * features_of.r)
-        rows = strata(len(some.X), k, 0)
+    def _find_loss(self, features_of, some):
+        """Find the loss, kappa and the like by the smaller subsample."""
+        rows = self._nested(features_of, some)
         few = None if some.weight is None else some.weight[rows]
-        Z, Z_few = features_of(some.X), features_of(some.X[rows])
+        if few is not None and not few.any():
+            raise ValueError(
+                f"none of {len(rows)} points of a subsample has a weight: leave out "
+                "points of weight 0"
+            )
         self.loss_, output_matrix, _ = self._problem(
-            Z_few, some.targets[rows], self._solve_options(few)
+            features_of(some.X[rows]), some.targets[rows], self._solve_options(few)
         )
-        Y = self._targets_of(some.y)
-        if output_matrix is not None or (self.loss_.of_norm and len(Y) > 1):
+        several = len(self._targets_of(some.y[:1])) > 1
+        if output_matrix is not None or (self.loss_.of_norm and several):
             raise ValueError(
                 "outputs that are learnt together need all points in memory, for which "
                 f"memory_limit={self._limit()} has no room: raise it, or fit them one "
-                "by one (noncrossing='sort' or None, output_matrix=None)"
+                "by one (noncrossing='sort', output_matrix=None, or loss='squared')"
             )
+
+    def _nested(self, features_of, some):
+        """Choose the smaller subsample of the larger one."""
+        k = max(int(NESTED * len(some.X)), LEAST_POINTS * features_of.r)
+        return strata(len(some.X), k, 0)
+
+    def _starts(self, features_of, some, Y, alpha, n):
+        """Find a model for each output, by nested subsamples of shifted targets."""
+        rows = self._nested(features_of, some)
+        few = None if some.weight is None else some.weight[rows]
+        Z, Z_few = features_of(some.X), features_of(some.X[rows])
         models = []
         for loss, y in zip(self.loss_.of_outputs(len(Y)), Y, strict=True):
+            if loss.classification and np.ptp(y[rows]) == 0:  # of a rare class
+                models.append(Model(np.zeros(Z.r), 0.0, 0.0 if loss.smooth else 1.0))
+                continue
             options = self._solve_options(few) | dict(
                 loss=loss, alpha=alpha, tol=max(self.tol, START_TOL)
             )
@@ -320,8 +374,11 @@ class FitsSources:
     def _as_result(self, outcomes, alpha):
         """Make a result of those of each output."""
         objective = sum(outcome.objective for outcome in outcomes)
-        gap = sum(outcome.dual_gap * outcome.objective for outcome in outcomes)
-        dual_gap = float(relative_gap(gap, gap_scale(objective, 0.0)))
+        if len(outcomes) == 1:
+            dual_gap = outcomes[0].dual_gap
+        else:
+            gap = sum(outcome.gap for outcome in outcomes)
+            dual_gap = float(relative_gap(gap, gap_scale(objective, 0.0)))
         coef = np.column_stack([outcome.theta for outcome in outcomes])
         intercept = np.array([outcome.intercept for outcome in outcomes])
         if not self._decision_shape():
@@ -347,6 +404,10 @@ class FitsSources:
 
 def _sum_of(start, weight):
     return float(weight.sum(dtype=np.float64))
+
+
+def _count_of(start, weight):
+    return np.count_nonzero(weight)
 
 
 def _first_width(first, n_few, n_some, n, r):
