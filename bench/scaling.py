@@ -175,8 +175,8 @@ def cluster(rounds, n=2 * 10**6):
                 its, _ = least(rounds, other.fit, points, targets)
             print(
                 f"{name}, {n_workers} workers: {its:.2f} s ({its / seconds:.2f}), "
-                f"{other.n_iter_} passes, gap {other.dual_gap_:.1e}, largest difference "
-                f"of coefficients {np.abs(other.coef_ - model.coef_).max():.1e}",
+                f"{other.n_iter_} passes, gap {other.dual_gap_:.1e}, coefficients "
+                f"differ by {np.abs(other.coef_ - model.coef_).max():.1e}",
                 flush=True,
             )
 

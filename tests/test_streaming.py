@@ -442,7 +442,7 @@ def test_bad_rows_are_named_and_leave_the_model(rng):
         (bad_X, y, ValueError, "X contains NaN in row 2711, column 1"),
         (X, bad_y, ValueError, "y has NaN or infinity in row 1234"),
         (X, y[:-1], ValueError, "X has 3000 rows, but y has 2999"),
-        (Changing(X, 2300, 22), y, ChangedRowsError, "X has changed .* rows 2[0-9]* to"),
+        (Changing(X, 2300, 22), y, ChangedRowsError, "X has changed .* rows 2"),
         (X, Changing(y, 100, 25), ChangedRowsError, "y has changed .* rows 0 to"),
         (np.zeros((0, 2)), np.zeros(0), ValueError, "at least one point"),
         (X[:, 0], y, ValueError, "X must be 2-d"),
