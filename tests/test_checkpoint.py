@@ -182,7 +182,7 @@ SketchedKernelRegressor(
 def test_a_fit_that_is_killed(data, rng):
     X, y, path = data
     child = subprocess.Popen(
-        [sys.executable, "-c", KILLED, X, y, str(path)],
+        [sys.executable, "-P", "-c", KILLED, X, y, str(path)],
         stdout=subprocess.PIPE,
         text=True,
     )
