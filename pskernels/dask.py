@@ -182,7 +182,7 @@ class DaskChunks(Chunks):
         )
         return self.X.client.submit(_identity, fit, pure=False)
 
-    def run_pass(self, losses, requests, fit_intercept, verbose):
+    def run_pass(self, losses, requests, fit_intercept, verbose=0):
         """Answer requests by a task for each partition."""
         client, weight = self.X.client, self.weight
         answers = [

@@ -246,6 +246,7 @@ def _numpy_dtype(field, real):
     try:
         dtype = np.dtype(field.type.to_pandas_dtype())
     except (NotImplementedError, TypeError):
+        # pyarrow has no type for nested values, NumPy none for pandas' own: no numbers
         dtype = np.dtype(object)
     if real and dtype.kind not in "biuf":
         raise TypeError(

@@ -110,6 +110,19 @@ class Chunks:
                     f"{last}; a fit needs rows that stay as they are"
                 )
 
+    def run_pass(self, losses, requests, fit_intercept, verbose=0):
+        """Answer the requests of outputs, {number: Request}, chunk by chunk."""
+        answers, total = {}, len(self.X)
+        with single_threaded_blas(), progress(total, "rows", verbose) as report:
+            for features, targets, weight in self:
+                for j, request in requests.items():
+                    found = answer(
+                        features, losses[j], targets[j], weight, request, fit_intercept
+                    )
+                    answers[j] = answers[j] + found if j in answers else found
+                report(len(weight))
+        return answers
+
     def list_prints(self):
         """List the checksums of all rows, as arrays by name."""
         return {
@@ -186,8 +199,7 @@ def run_passes(chunks, losses, makers, fit_intercept, log=None, verbose=0):
 
     Parameters
     ----------
-    chunks : iterable of (features, targets, weights)
-        Iterated once for each pass.  Or what has a `run_pass` of its own.
+    chunks : Chunks
     losses : list of Loss, one for each output
     makers : list of generators
         `passes.minimise` or `passes.solve_squares`.
@@ -201,12 +213,11 @@ def run_passes(chunks, losses, makers, fit_intercept, log=None, verbose=0):
     -------
     list of passes.Outcome
     """
-    do_pass = getattr(chunks, "run_pass", None) or partial(run_pass, chunks)
     outcomes, requests = [None] * len(makers), dict(enumerate(map(next, makers)))
     while requests:
         answers = None if log is None else log.next_answers()
         if answers is None:
-            answers = do_pass(losses, requests, fit_intercept, verbose)
+            answers = chunks.run_pass(losses, requests, fit_intercept, verbose)
             if log is not None:
                 log.add_answers(answers)
         for j in list(requests):
@@ -216,21 +227,6 @@ def run_passes(chunks, losses, makers, fit_intercept, log=None, verbose=0):
                 outcomes[j] = end.value
                 del requests[j]
     return outcomes
-
-
-def run_pass(chunks, losses, requests, fit_intercept, verbose):
-    """Answer the requests of outputs, {number: Request}, by a pass over all chunks."""
-    answers = {}
-    total = len(chunks.X) if verbose else 0
-    with single_threaded_blas(), progress(total, "rows", verbose) as report:
-        for features, targets, weight in chunks:
-            for j, request in requests.items():
-                found = answer(
-                    features, losses[j], targets[j], weight, request, fit_intercept
-                )
-                answers[j] = answers[j] + found if j in answers else found
-            report(len(weight))
-    return answers
 
 
 class PassLog:

@@ -9,10 +9,9 @@ import time
 import numpy as np
 import pytest
 
-from pskernels import streaming
 from pskernels.checkpoint import Checkpoint
 from pskernels.estimators import SketchedKernelClassifier, SketchedKernelRegressor
-from pskernels.streaming import ChangedRowsError
+from pskernels.streaming import ChangedRowsError, Chunks
 
 KEY = bytes(range(32))
 
@@ -37,7 +36,7 @@ class StoppedError(Exception):
 
 def stop_after(monkeypatch, n_passes):
     """Let the pass behind so many fail."""
-    run_pass, left = streaming.run_pass, n_passes
+    run_pass, left = Chunks.run_pass, n_passes
 
     def counted(*arguments):
         nonlocal left
@@ -46,17 +45,17 @@ def stop_after(monkeypatch, n_passes):
             raise StoppedError
         return run_pass(*arguments)
 
-    monkeypatch.setattr(streaming, "run_pass", counted)
+    monkeypatch.setattr(Chunks, "run_pass", counted)
 
 
 def count_passes(monkeypatch):
-    run_pass, passes = streaming.run_pass, []
+    run_pass, passes = Chunks.run_pass, []
 
     def counted(*arguments):
         passes.append(1)
         return run_pass(*arguments)
 
-    monkeypatch.setattr(streaming, "run_pass", counted)
+    monkeypatch.setattr(Chunks, "run_pass", counted)
     return passes
 
 
@@ -160,9 +159,9 @@ def test_torn_records(damage, tmp_path):
 
 KILLED = """
 import sys
-import pskernels.streaming as streaming
 from pskernels.estimators import SketchedKernelRegressor
-run_pass, n = streaming.run_pass, 0
+from pskernels.streaming import Chunks
+run_pass, n = Chunks.run_pass, 0
 def slow(*arguments):
     global n
     print("pass", n, flush=True)
@@ -170,7 +169,7 @@ def slow(*arguments):
     import time
     time.sleep(0.3)
     return run_pass(*arguments)
-streaming.run_pass = slow
+Chunks.run_pass = slow
 X, y, path = sys.argv[1:]
 SketchedKernelRegressor(
     loss="absolute", tol=1e-5, n_components=20, memory_limit=2**19, random_state=5

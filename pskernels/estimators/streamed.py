@@ -306,10 +306,10 @@ class FitsSources:
             max_passes = check_int(self.max_iter, "max_iter", minimum=1)
         report = partial(self._report, time.perf_counter())
         limits = check_positive(self.tol, "tol"), max_passes, report
-        makers = []
+        makers, frame = [], features_of(some.X[:1])
         for j, loss in enumerate(losses):
             problem = PassProblem(
-                frame=features_of(some.X[:1]),
+                frame=frame,
                 largest=largest,
                 sum_error=chunks.sum_error,
                 loss=loss,
