@@ -605,3 +605,13 @@ def test_columns_of_parquet_files(tmp_path, rng):
         SketchedKernelRegressor().fit(path, "y")
     with pytest.raises(ValueError, match="a step of 2"):
         Source(X, "X")[::2]
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+def test_a_subsample_without_weight(loss, rng):
+    X, y = make_data(rng)
+    model = SketchedKernelRegressor(
+        loss=loss, n_components=5, memory_limit=SMALL, random_state=0
+    )
+    with pytest.raises(ValueError, match="leave out points of weight 0"):
+        model.fit(Source(X, "X"), y, (np.arange(len(y)) == 0).astype(float))

@@ -241,8 +241,9 @@ class FitsSources:
         rows = strata(len(X), max(least, int(min(SUBSAMPLE * len(X), room))), seed)
         labels = np.asarray(y[rows])
         some = None if weight is None else np.asarray(weight[rows], np.float64)
-        targets = self._encode_chunk(labels)
-        return _Some(X[rows], labels, targets, reweigh(labels, some))
+        targets, some = self._encode_chunk(labels), reweigh(labels, some)
+        _check_some_weight(some)
+        return _Some(X[rows], labels, targets, some)
 
     def _streamed_alpha(self, some, weight, n):
         """Find alpha of all points; the unit of targets is that of some of them."""
@@ -328,11 +329,7 @@ class FitsSources:
         """Find the loss, kappa and the like by the smaller subsample."""
         rows = self._nested(features_of, some)
         few = None if some.weight is None else some.weight[rows]
-        if few is not None and not few.any():
-            raise ValueError(
-                f"none of {len(rows)} points of a subsample has a weight: leave out "
-                "points of weight 0"
-            )
+        _check_some_weight(few)
         self.loss_, output_matrix, _ = self._problem(
             features_of(some.X[rows]), some.targets[rows], self._solve_options(few)
         )
@@ -399,6 +396,15 @@ class FitsSources:
             solver="passes",
             output_matrix=None,
             advice="raise max_iter, tol or alpha",
+        )
+
+
+def _check_some_weight(weight):
+    """Check that a subsample has points that count."""
+    if weight is not None and not weight.any():
+        raise ValueError(
+            f"none of {len(weight)} points of a subsample has a weight: leave out "
+            "points of weight 0"
         )
 
 
