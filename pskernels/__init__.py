@@ -15,6 +15,7 @@ except ImportError as error:
         "(`python -P` does not look into the current folder)"
     ) from error
 
+from pskernels.compression import Compression
 from pskernels.feature_map import FeatureMap
 from pskernels.fourier import RandomFourierFeatures
 from pskernels.gram import SketchedGram, kernel_matmul, sketch_gram
@@ -75,6 +76,7 @@ __all__ = [
     "Absolute",
     "Accumulation",
     "Adam",
+    "Compression",
     "ConvergenceWarning",
     "Cosine",
     "CountSketch",

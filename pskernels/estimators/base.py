@@ -2,6 +2,7 @@
 
 import warnings
 from contextlib import contextmanager
+from copy import copy
 from functools import partial
 from numbers import Integral, Real
 
@@ -35,6 +36,7 @@ from pskernels.choice import (
     choose_sketch,
     grow,
 )
+from pskernels.compression import compress
 from pskernels.estimators import saving
 from pskernels.estimators.defaults import default_alpha, is_auto
 from pskernels.estimators.streamed import FitsSources
@@ -598,6 +600,7 @@ class SketchedMachine(FitsSources, SketchedEstimator):
 
     def _keep(self, feature_map, result):
         """Set what was learnt."""
+        vars(self).pop("compression_", None)
         self.feature_map_ = feature_map
         self._made_with = self._map_parameters()
         self.coef_ = result.coef
@@ -609,6 +612,36 @@ class SketchedMachine(FitsSources, SketchedEstimator):
         self.objective_ = result.objective
         self.converged_ = result.converged
         self.history_ = result.history
+
+    def compress(self, k, X=None):
+        """Make a model of k of the landmarks, which predicts m/k times as fast.
+
+        Landmarks are chosen one by one, so that the prediction without the intercept
+        can be kept; the coefficients are fitted anew, to that prediction.
+
+        Parameters
+        ----------
+        k : int
+            At most the number of landmarks, m.
+        X : array of shape (n, d), optional
+            Points at which predictions are to stay as they are, such as some of the
+            fit, beside the norm of what changes; None means the landmarks.
+
+        Returns
+        -------
+        The other estimator.  Its `compression_` has a bound on what predictions change
+        by, and what they changed by at these points (`pskernels.Compression`);
+        objective_, dual_gap_, converged_ and history_ are those of the fit before.
+        """
+        check_is_fitted(self)
+        if X is not None:
+            X = self._check_points(X, reset=False)
+        model = copy(self)
+        model.feature_map_, model.coef_, model.compression_ = compress(
+            self.feature_map_, self.coef_, self.dual_coef_, self.alpha_, k, X
+        )
+        model.dual_coef_ = model.feature_map_.fold(model.coef_)
+        return model
 
     def check_learnt(self):
         """Check shapes of the model, and that nothing that was learnt is missing."""

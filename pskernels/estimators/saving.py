@@ -33,7 +33,15 @@ from types import SimpleNamespace
 import numpy as np
 import scipy.sparse as sp
 
-from pskernels import choice, feature_map, kernels, losses, sketches, solvers
+from pskernels import (
+    choice,
+    compression,
+    feature_map,
+    kernels,
+    losses,
+    sketches,
+    solvers,
+)
 from pskernels._validation import check_compressed
 
 FORMAT = "pskernels"
@@ -71,6 +79,7 @@ CLASSES = {
         solvers.Adam,
         solvers.Iteration,
         choice.Growth,
+        compression.Compression,
         feature_map.FeatureMap,
     )
 }
@@ -454,6 +463,7 @@ LEARNT = {
     "objective_": _is_number,
     "converged_": _is_a(bool),
     "history_": _list_of(_is_a(solvers.Iteration)),
+    "compression_": _is_a(compression.Compression),
     "_y_shape": _list_of(_is_integer, tuple),
     "quantiles_": _list_of(_is_finite, tuple),
     "_one_level": _is_a(bool),
