@@ -24,6 +24,7 @@ from pskernels._validation import (
     check_int,
     check_memory_limit,
     check_option,
+    check_out,
     check_positive,
     check_sparse,
     levels_to_the_caller,
@@ -61,7 +62,7 @@ from pskernels.kernels import (
 from pskernels.losses import LOSSES, Squared
 from pskernels.sketches import WITH_P, Sketch, SubSampling, get_sketch
 from pskernels.solvers import path
-from pskernels.sources import is_source, open_points
+from pskernels.sources import READ_BYTES, Source, is_source, open_points
 
 # Points whose squared distance from 0 is this many times their variance look alike to
 # kernels of scalar products: in float32, nothing else is left.
@@ -299,6 +300,33 @@ class SketchedEstimator(BaseEstimator):
         """Tell how far n_components="auto" may grow, by the memory for features."""
         limit = check_memory_limit(self.memory_limit)
         return min(n, MAX_ROWS, max(FIRST_ROWS, limit // (GROWTH_ARRAYS * 8 * n)))
+
+    def _in_blocks(self, method, X, out=None):
+        """Apply a method to points: those of a source, or for `out`, block by block."""
+        names = getattr(self, "feature_names_in_", None)
+        whole = out is None or not isinstance(X, np.ndarray)
+        if whole and not is_source(X):
+            found = method(X)
+            if out is None:
+                return found
+            check_out(out, found.shape, found.dtype)[...] = found
+            return out
+        inputs = {"X": X} if isinstance(X, np.ndarray) else {}
+        X, checked = open_points(X, columns=names), False
+        n_bytes = min(READ_BYTES, check_memory_limit(self.memory_limit) // 4)
+        for start, end in X.blocks(n_bytes):
+            try:
+                found = method(Source(X[start:end], "X"))
+            except ValueError as error:
+                raise ValueError(
+                    f"in rows {start} to {end}, counted from {start}: {error}"
+                ) from error
+            if not checked:
+                shape = len(X), *found.shape[1:]
+                out = check_out(out, shape, found.dtype, **inputs)
+                checked = True
+            out[start:end] = found
+        return out
 
     def save(self, path):
         """Write the estimator, fitted or not, to a file.
@@ -663,9 +691,7 @@ class SketchedMachine(FitsSources, SketchedEstimator):
     def _decide(self, X):
         """Compute Z @ coef_ + intercept_ of new points."""
         check_is_fitted(self)
-        if is_source(X):
-            X = open_points(X, columns=getattr(self, "feature_names_in_", None))
-        else:
+        if not isinstance(X, Source):
             X = self._check_points(X, reset=False)
         with single_threaded_blas():
             return self.feature_map_.predict_folded(X, self.dual_coef_, self.intercept_)

@@ -128,62 +128,77 @@ import numpy as np
         self.warm_start = warm_start
         self.verbose = verbose
 
-    def decision_function(self, X):
+    def decision_function(self, X, *, out=None):
         """Compute decisions: above 0 means the second class, or the largest one wins.
 
         Parameters
         ----------
-        X : array, sparse array or data frame of shape (n, d)
+        X : array, sparse array, data frame, path or source of shape (n, d)
+            As for `fit`; a source is read block by block.
+        out : ndarray of the shape and type of the result, optional
+            Such as a memory map, which is filled block by block.
 
         Returns
         -------
         ndarray of shape (n,) for two classes, else (n, n_classes)
         """
-        return self._decide(X)
+        return self._in_blocks(self._decide, X, out)
 
-    def predict(self, X):
+    def predict(self, X, *, out=None):
         """Predict classes.
 
         Parameters
         ----------
-        X : array, sparse array or data frame of shape (n, d)
+        X : array, sparse array, data frame, path or source of shape (n, d)
+        out : ndarray, optional
+            As for `decision_function`.
 
         Returns
         -------
         ndarray of shape (n,)
         """
-        decisions = self.decision_function(X)
+        return self._in_blocks(self._predict, X, out)
+
+    def _predict(self, X):
+        decisions = self._decide(X)
         if decisions.ndim == 1:
             return self.classes_[(decisions > 0).astype(np.intp)]
         return self.classes_[decisions.argmax(axis=1)]
 
     @available_if(_has_probabilities)
-    def predict_proba(self, X):
+    def predict_proba(self, X, *, out=None):
         """Predict probabilities of the classes, for the logistic loss.
 
         Parameters
         ----------
-        X : array, sparse array or data frame of shape (n, d)
+        X : array, sparse array, data frame, path or source of shape (n, d)
+        out : ndarray, optional
+            As for `decision_function`.
 
         Returns
         -------
         ndarray of shape (n, n_classes)
         """
-        return np.exp(self.predict_log_proba(X))
+        return self._in_blocks(lambda X: np.exp(self._log_proba(X)), X, out)
 
     @available_if(_has_probabilities)
-    def predict_log_proba(self, X):
+    def predict_log_proba(self, X, *, out=None):
         """Compute the logarithm of `predict_proba`.
 
         Parameters
         ----------
-        X : array, sparse array or data frame of shape (n, d)
+        X : array, sparse array, data frame, path or source of shape (n, d)
+        out : ndarray, optional
+            As for `decision_function`.
 
         Returns
         -------
         ndarray of shape (n, n_classes)
         """
-        decisions = self.decision_function(X)
+        return self._in_blocks(self._log_proba, X, out)
+
+    def _log_proba(self, X):
+        decisions = self._decide(X)
         if decisions.ndim == 1:
             return scipy.special.log_expit(np.column_stack([-decisions, decisions]))
         # of each class against the rest, divided by their sum

@@ -104,17 +104,23 @@ n_features_in_, feature_names_in_
         self.warm_start = warm_start
         self.verbose = verbose
 
-    def predict(self, X):
+    def predict(self, X, *, out=None):
         """Predict quantiles.
 
         Parameters
         ----------
-        X : array, sparse array or data frame of shape (n, d)
+        X : array, sparse array, data frame, path or source of shape (n, d)
+            As for `fit`; a source is read block by block.
+        out : ndarray of the shape and type of the result, optional
+            Such as a memory map, which is filled block by block.
 
         Returns
         -------
         ndarray of shape (n, levels), or (n,) if `quantiles` is a number
         """
+        return self._in_blocks(self._predict, X, out)
+
+    def _predict(self, X):
         predicted = self._predict_levels(X)
         return predicted[:, 0] if self._one_level else predicted
 
@@ -124,15 +130,17 @@ n_features_in_, feature_names_in_
             return predicted[:, None]
         return rearrange(predicted) if self._sorts else predicted
 
-    def predict_interval(self, X, coverage=0.8):
+    def predict_interval(self, X, coverage=0.8, *, out=None):
         """Predict intervals that are meant to contain a share of the targets.
 
         Parameters
         ----------
-        X : array, sparse array or data frame of shape (n, d)
+        X : array, sparse array, data frame, path or source of shape (n, d)
         coverage : float in (0, 1)
             The interval goes from the level (1 - coverage)/2 to 1 minus that; both must
             be among the quantiles of the fit.
+        out : ndarray of shape (n, 2), optional
+            As for `predict`.
 
         Returns
         -------
@@ -147,7 +155,11 @@ n_features_in_, feature_names_in_
                 f"coverage={coverage} needs the levels {tail:g} and {1 - tail:g}, but "
                 f"the fit has {', '.join(f'{level:g}' for level in self.quantiles_)}"
             )
-        return np.sort(self._predict_levels(X)[:, ends], axis=1)
+
+        def interval(X):
+            return np.sort(self._predict_levels(X)[:, ends], axis=1)
+
+        return self._in_blocks(interval, X, out)
 
     def score(self, X, y, sample_weight=None):
         """Find the share of the pinball loss of constant quantiles that is explained.

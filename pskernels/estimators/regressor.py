@@ -175,18 +175,24 @@ random_state, verbose
         tags.target_tags.multi_output = True
         return tags
 
-    def predict(self, X):
+    def predict(self, X, *, out=None):
         """Predict targets.
 
         Parameters
         ----------
-        X : array, sparse array or data frame of shape (n, d)
+        X : array, sparse array, data frame, path or source of shape (n, d)
+            As for `fit`; a source is read block by block.
+        out : ndarray of the shape and type of the result, optional
+            Such as a memory map, which is filled block by block.
 
         Returns
         -------
         ndarray of shape (n,), or (n, n_outputs) if y had two dimensions
             float32 if X and the points of the fit are, else float64.
         """
+        return self._in_blocks(self._predict, X, out)
+
+    def _predict(self, X):
         predicted = self._decide(X)
         return predicted.reshape(-1, *self._y_shape) if self._y_shape else predicted
 

@@ -7,7 +7,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from pskernels.choice import grow, mean_residual
 from pskernels.estimators.base import SketchedEstimator, all_or_nothing
 from pskernels.estimators.defaults import is_auto
-from pskernels.sources import is_source, open_points
+from pskernels.sources import Source, is_source, open_points
 
 
 class KernelSketch(
@@ -175,20 +175,26 @@ class KernelSketch(
 
         return grow(features, residual, rtol, self._most_rows(X.shape[0]), scale=1.0)
 
-    def transform(self, X):
+    def transform(self, X, *, out=None):
         """Compute the features of points.
 
         Parameters
         ----------
-        X : array, sparse array or data frame of shape (n, d)
+        X : array, sparse array, data frame, path or source of shape (n, d)
+            As for `fit`; a source is read block by block.
+        out : ndarray of the shape and type of the result, optional
+            Such as a memory map, which is filled block by block.
 
         Returns
         -------
         ndarray of shape (n, n_features_out)
             float32 if X and the points of the fit are, else float64.
         """
+        return self._in_blocks(self._transform, X, out)
+
+    def _transform(self, X):
         check_is_fitted(self)
-        points = open_points(X) if is_source(X) else self._check_points(X, reset=False)
+        points = X if isinstance(X, Source) else self._check_points(X, reset=False)
         return self.feature_map_.transform(points)
 
     @property
