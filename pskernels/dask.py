@@ -338,6 +338,8 @@ def _call(model, method, X):
 
 
 class _DaskMachine(_OnDask):
+    takes_batches = False
+
     def fit(self, X, y, sample_weight=None):
         """Fit the machine, by passes over partitions.
 

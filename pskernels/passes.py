@@ -21,7 +21,13 @@ import numpy as np
 
 from pskernels._products import EPS
 from pskernels.losses import EpsilonInsensitive, Squared, WeightedLoss
-from pskernels.objective import BALANCED, Certificate, gap_scale, relative_gap
+from pskernels.objective import (
+    BALANCED,
+    Certificate,
+    gap_scale,
+    relative_gap,
+    squared_norm,
+)
 from pskernels.outputs import Outputs
 from pskernels.rounding import bound_rounding, make_model
 from pskernels.solvers.base import SAFETY, Iteration
@@ -77,6 +83,15 @@ class Answer:
     hidden: np.ndarray  # (2,), what rounding hides, and Σ ω |e·ζ|
     n_active: int
     largest: np.ndarray | None = None  # (r,), of a survey: the largest |z|
+
+    def scaled(self, factor):
+        """Return the answer of points that count `factor` times as much."""
+        found = {
+            field.name: factor * getattr(self, field.name)
+            for field in fields(self)
+            if field.name not in ("n_active", "largest")
+        }
+        return replace(self, **found)
 
     def __add__(self, other):
         """Add up the answers of two chunks."""
@@ -446,6 +461,11 @@ def solve_squares(problem, tol, max_passes, report=lambda line: None):
         best.add(at, expanded)
         if best.suffices or max_passes == 1:
             return best.outcome()
+    elif max_passes == 1:
+        value = expanded.value.sum() + problem.alpha / 2 * squared_norm(at.theta)
+        return Outcome(
+            at.theta, at.intercept + problem.shift, float(value), np.inf, np.inf, []
+        )
     return (yield from minimise(problem, at, tol, max(max_passes - 1, 1), report))
 
 

@@ -1,7 +1,6 @@
 """What the estimators share: checks of data, the feature map, the fitted model."""
 
 import warnings
-from contextlib import contextmanager
 from copy import copy
 from functools import partial
 from numbers import Integral, Real
@@ -39,7 +38,9 @@ from pskernels.choice import (
 )
 from pskernels.compression import compress
 from pskernels.estimators import saving
+from pskernels.estimators.batches import LearnsFromBatches
 from pskernels.estimators.defaults import default_alpha, is_auto
+from pskernels.estimators.state import all_or_nothing
 from pskernels.estimators.streamed import FitsSources
 from pskernels.feature_map import (
     STORAGES,
@@ -399,18 +400,6 @@ def _are_equal(sketch, other):
     return same and sketch.scale == other.scale
 
 
-@contextmanager
-def all_or_nothing(estimator):
-    """Leave an estimator as it was if a fit fails, so that its old model works."""
-    before = vars(estimator).copy()
-    try:
-        yield
-    except BaseException:
-        vars(estimator).clear()
-        vars(estimator).update(before)
-        raise
-
-
 def _name_text_columns(X):
     """Name the columns of a frame that hold text, for a message."""
     dtypes = getattr(X, "dtypes", None)
@@ -425,7 +414,7 @@ def _name_text_columns(X):
     return f": {', '.join(text)}"
 
 
-class SketchedMachine(FitsSources, SketchedEstimator):
+class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
     """A linear machine on the features of a sketch.
 
     A family of machines adds `_encode`, which turns y into the targets of `solve`, and
@@ -470,11 +459,7 @@ class SketchedMachine(FitsSources, SketchedEstimator):
             X, y, weight = _safe_split(self, X, y, used)[0], y[used], weight[used]
         storage = check_option(self.feature_storage, "feature_storage", STORAGES)
         seed, start = self._seed(), self._warm_model()
-        gamma = self.gamma
-        if start is None and isinstance(gamma, str) and gamma == "cv":
-            from pskernels.estimators.search import choose_gamma
-
-            gamma = choose_gamma(self, X, y, weight, seed)
+        gamma = None if start is not None else self._choose_gamma(X, y, weight, seed)
         balanced = self._balance(y, weight)
         y = self._encode(y)
         if start is None:
@@ -492,6 +477,14 @@ class SketchedMachine(FitsSources, SketchedEstimator):
         (result,) = self._solve(Z, y, balanced, [self.alpha], start=start)
         self._keep(feature_map, result)
         return self
+
+    def _choose_gamma(self, X, y, weight, seed):
+        """Find gamma, if that is by folds."""
+        if not isinstance(self.gamma, str) or self.gamma != "cv":
+            return self.gamma
+        from pskernels.estimators.search import choose_gamma
+
+        return choose_gamma(self, X, y, weight, seed)
 
     def _learn_targets(self, y):
         """Learn what all targets have in common, of a `Source` of them.
@@ -514,9 +507,9 @@ class SketchedMachine(FitsSources, SketchedEstimator):
         loss = LOSSES.get(str(getattr(self, "loss", "pinball")))
         return loss is not None and loss().smooth and not self._decision_shape()
 
-    def _check_data(self, X, y, sample_weight):
+    def _check_data(self, X, y, sample_weight, reset=True):
         """Check the data; return X, y, and weights or None, as arrays."""
-        X, y = self._check_points(X, True, y=y, **self._y_options())
+        X, y = self._check_points(X, reset, y=y, **self._y_options())
         if self._y_options().get("y_numeric") and y.dtype.kind not in "biuf":
             raise ValueError(
                 f"y must hold numbers, got {y.dtype}; for classes there is "
@@ -628,7 +621,8 @@ class SketchedMachine(FitsSources, SketchedEstimator):
 
     def _keep(self, feature_map, result):
         """Set what was learnt."""
-        vars(self).pop("compression_", None)
+        for name in ("compression_", "_batches"):
+            vars(self).pop(name, None)
         self.feature_map_ = feature_map
         self._made_with = self._map_parameters()
         self.coef_ = result.coef
@@ -665,6 +659,7 @@ class SketchedMachine(FitsSources, SketchedEstimator):
         if X is not None:
             X = self._check_points(X, reset=False)
         model = copy(self)
+        vars(model).pop("_batches", None)
         model.feature_map_, model.coef_, model.compression_ = compress(
             self.feature_map_, self.coef_, self.dual_coef_, self.alpha_, k, X
         )

@@ -204,8 +204,8 @@ import numpy as np
         # of each class against the rest, divided by their sum
         return scipy.special.log_softmax(scipy.special.log_expit(decisions), axis=1)
 
-    def _check_data(self, X, y, sample_weight):
-        X, y, weight = super()._check_data(X, y, sample_weight)
+    def _check_data(self, X, y, sample_weight, reset=True):
+        X, y, weight = super()._check_data(X, y, sample_weight, reset)
         if y.dtype == object:
             kinds = sorted({type(label).__name__ for label in y})
             if len(kinds) > 1 and ("str" in kinds or "NoneType" in kinds):
@@ -214,6 +214,59 @@ import numpy as np
                     f"{' and '.join(kinds)}"
                 )
         return X, y, weight
+
+    @available_if(lambda self: self.takes_batches)
+    def partial_fit(self, X, y, classes=None, sample_weight=None, *, landmarks=None):
+        """Learn from a batch of rows, beside those of earlier calls.
+
+        The first batch is fitted, and later ones are for Adam: see `partial_fit` of
+        `SketchedKernelRegressor`.
+
+        Parameters
+        ----------
+        X : array, sparse array or data frame of shape (n, d)
+        y : array of shape (n,)
+        classes : array, optional
+            All labels; needed in the first call.
+        sample_weight, landmarks
+            As for `SketchedKernelRegressor.partial_fit`.
+
+        Returns
+        -------
+        The estimator itself.
+        """
+        if classes is not None and hasattr(self, "feature_map_"):
+            if not np.array_equal(np.unique(classes), self.classes_):
+                raise ValueError(
+                    f"classes must be those of before, {self.classes_.tolist()}, got "
+                    f"{np.unique(classes).tolist()}"
+                )
+        return self._fit_batch(X, y, sample_weight, landmarks, classes=classes)
+
+    def _learn_batch(self, y, classes):
+        if classes is None:
+            raise ValueError("the first call of partial_fit needs classes, all labels")
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                f"class_weight={self.class_weight!r} needs all points; give weights of "
+                "classes"
+            )
+        self._set_classes(np.unique(classes))
+
+    def _encode_batch(self, y, weight):
+        check_classification_targets(y)
+        known = np.isin(y, self.classes_)
+        if not known.all():
+            label = y[~known].tolist()[0]
+            raise ValueError(
+                f"y has the label {label!r}, which is none of the classes "
+                f"{self.classes_.tolist()}"
+            )
+        if self.class_weight is not None:
+            weight = (
+                weight * self._class_weights(None)[np.searchsorted(self.classes_, y)]
+            )
+        return self._encode_chunk(y), weight
 
     def _balance(self, y, weight):
         if self.class_weight is None:

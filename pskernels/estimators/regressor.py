@@ -203,6 +203,14 @@ random_state, verbose
         self._y_shape = y.shape[1:]
         return y[:, 0] if y.shape[1:] == (1,) else y
 
+    def _encode_batch(self, y, weight):
+        if y.shape[1:] != self._y_shape:
+            raise ValueError(
+                f"y must have the shape (n, {', '.join(map(str, self._y_shape))}) of "
+                f"earlier batches, got {y.shape}"
+            )
+        return super()._encode_batch(y, weight)
+
     def _decision_shape(self):
         return () if self._y_shape == (1,) else self._y_shape
 

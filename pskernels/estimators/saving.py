@@ -84,6 +84,8 @@ CLASSES = {
     )
 }
 
+# What is left out: sums over the rows of `partial_fit`.
+NOT_WRITTEN = ("_batches",)
 # What no prediction needs: what cannot be written of it is left out.
 NOT_NEEDED = ("random_state", "cv", "scoring", "_metadata_request")
 
@@ -301,6 +303,8 @@ def _encode_object(value, arrays, name):
         state = vars(value)
     nodes = {}
     for key, item in state.items():
+        if key in NOT_WRITTEN:
+            continue
         try:
             nodes[key] = _encode(item, arrays, f"{name}.{key}")
         except TypeError as error:

@@ -17,10 +17,10 @@ from sklearn.utils.metaestimators import _safe_split
 from pskernels._points import total_variance
 from pskernels._progress import progress
 from pskernels._validation import check_memory_limit, check_option
-from pskernels.estimators.base import all_or_nothing
 from pskernels.estimators.classifier import SketchedKernelClassifier
 from pskernels.estimators.quantile import SketchedQuantileRegressor
 from pskernels.estimators.regressor import SketchedKernelRegressor
+from pskernels.estimators.state import all_or_nothing
 from pskernels.feature_map import DEFAULT_ROWS
 from pskernels.features import EXACT_ENOUGH, FactoredFeatures
 from pskernels.kernels import GammaKernel, get_kernel
@@ -40,6 +40,8 @@ class Search:
 
     A mixin in front of a machine, whose class is `_machine_type`.
     """
+
+    takes_batches = False
 
     def fit(self, X, y, sample_weight=None, groups=None):
         """Score all candidates by folds, and fit the best one to all points.

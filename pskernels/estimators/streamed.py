@@ -256,11 +256,7 @@ class FitsSources:
 
     def _fit_chunks(self, X, some, alpha, seed):
         """Fit the map to all points, of which it keeps the landmarks alone."""
-        gamma = self.gamma
-        if isinstance(gamma, str) and gamma == "cv":
-            from pskernels.estimators.search import choose_gamma
-
-            gamma = choose_gamma(self, some.X, some.y, some.weight, seed)
+        gamma = self._choose_gamma(some.X, some.y, some.weight, seed)
         make_map = self._map_maker(some.X, some.weight, gamma)
         s, n = self.n_components, len(X)
         sketch = self._get_distribution(

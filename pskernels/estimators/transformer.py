@@ -5,8 +5,9 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from pskernels.choice import grow, mean_residual
-from pskernels.estimators.base import SketchedEstimator, all_or_nothing
+from pskernels.estimators.base import SketchedEstimator
 from pskernels.estimators.defaults import is_auto
+from pskernels.estimators.state import all_or_nothing
 from pskernels.sources import Source, is_source, open_points
 
 

@@ -92,27 +92,58 @@ class Adam:
             done = certify_model(sample, alpha, theta, intercept, progress)
 
     def _epoch(self, problem, alpha, rng, weight, state, rate, epoch):
-        ((features, points, _),), outputs = problem.parts, problem.outputs
-        Z, n = features.Z, features.n
+        (part,), n = problem.parts, problem.features.n
         order = rng.permutation(n) if self.shuffle else np.arange(n)
-        batch_size = min(self.batch_size, n)
-        options = (
+        n_steps = epoch * -(-n // min(self.batch_size, n))
+        options = alpha, rate, problem.fit_intercept
+        self.take_steps(
+            part.features.Z, part.points, order, weight, state, n_steps, options,
+            problem.outputs.mix,
+        )  # fmt: skip
+
+    def take_steps(self, Z, points, order, weight, state, n_steps, options, mix=None):
+        """Go over points once.
+
+        Parameters
+        ----------
+        Z : array of shape (n, r)
+        points : WeightedLoss
+        order : array of int
+            Numbers of the points, in the order in which they are taken.
+        weight : array of shape (n,)
+            Of mean 1.
+        state : array of shape (4, k·r + d)
+            The model, its two moving averages, and room; changed in place.
+        n_steps : int
+            Steps that were taken before.
+        options : tuple
+            alpha, what the learning rate is multiplied by, fit_intercept.
+        mix : array of shape (d, k), optional
+            As in `Outputs`.
+
+        Returns
+        -------
+        int
+            Steps that are taken now.
+        """
+        alpha, rate, fit_intercept = options
+        adam = (
             alpha,
             self.learning_rate * rate,
             self.beta1,
             self.beta2,
             self.epsilon,
-            problem.fit_intercept,
+            fit_intercept,
         )
-        work = np.empty(outputs.k + outputs.d)
-        batches_a_call = max(1, CALL_WORK // (state.shape[1] * batch_size))
-        n_steps = epoch * -(-n // batch_size)
-        for begin in range(0, n, batches_a_call * batch_size):
-            rows = order[begin : begin + batches_a_call * batch_size]
+        d = len(points.sign)
+        work = np.empty(d + (d if mix is None else mix.shape[1]))
+        batch_size = min(self.batch_size, len(order))
+        rows = batch_size * max(1, CALL_WORK // (state.shape[1] * batch_size))
+        for begin in range(0, len(order), rows):
             _adam.adam_steps(
                 Z,
-                rows,
-                outputs.mix,
+                order[begin : begin + rows],
+                mix,
                 points.sign,
                 points.offset,
                 weight,
@@ -120,7 +151,8 @@ class Adam:
                 points.numbers,
                 points.radial,
                 work,
-                options,
+                adam,
                 batch_size,
                 n_steps + begin // batch_size,
             )
+        return -(-len(order) // batch_size)
