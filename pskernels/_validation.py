@@ -72,7 +72,10 @@ def check_option(value, name, options):
 
 
 def check_real_array(array, name):
-    """Check real numbers, as a NumPy array; no copy is made of one."""
+    """Check real numbers, as a NumPy array; no copy is made of one.
+
+    (Unless it is not aligned, as a view of bytes may be: compiled code relies on that.)
+    """
     if hasattr(array, "toarray"):
         raise TypeError(
             f"{name} is a sparse {type(array).__name__}; a dense array is needed: "
@@ -91,7 +94,12 @@ def check_real_array(array, name):
         raise TypeError(
             f"{name} must hold real numbers, got an array of dtype {array.dtype}{hint}"
         )
-    return array
+    return aligned(array)
+
+
+def aligned(array):
+    """Copy an array whose numbers are not where compiled code may read them."""
+    return array if array.flags.aligned else array.copy()
 
 
 def check_compressed(array, name):
@@ -171,7 +179,8 @@ def _check_blocks(array, name):
 def canonical_csr(X, name):
     """Convert a sparse X to `csr_array`, each place with one entry at most; X stays."""
     X = sp.csr_array(check_sparse(X, name))
-    if not X.has_canonical_format:
+    parts = X.data, X.indices, X.indptr
+    if not X.has_canonical_format or not all(part.flags.aligned for part in parts):
         X = X.copy()
         X.sum_duplicates()
     return X
@@ -253,6 +262,8 @@ def check_out(out, shape, dtype, **inputs):
         )
     if not out.flags.writeable:
         raise ValueError("out must be writeable, got a read-only array")
+    if not out.flags.aligned:
+        raise ValueError("out must be aligned, got a view of bytes that is not")
     strides = sorted(zip(map(abs, out.strides), out.shape, strict=True))
     reach = out.itemsize
     for stride, size in strides:

@@ -32,7 +32,7 @@ from distributed import default_client
 from pskernels import estimators
 from pskernels._engine import column_moments
 from pskernels._threads import single_threaded_blas
-from pskernels._validation import common_dtype
+from pskernels._validation import aligned, common_dtype
 from pskernels.passes import answer
 from pskernels.sources import Source
 from pskernels.streaming import Chunks, shifted, weights_of
@@ -123,6 +123,10 @@ class DaskSource(Source):
         return mean, (counts @ np.array(variances) + between) / counts.sum()
 
 
+# What comes from another worker may lie anywhere in the bytes of a message, hence
+# `aligned` in tasks.
+
+
 def _check_part(block, name, number, start, length, shape, real):
     """Check a partition: what its array promised, and that numbers are finite."""
     place = f"partition {number} of {name} (rows {start} to {start + length})"
@@ -149,6 +153,7 @@ def _take(rows, numbers):
 
 
 def _moments(with_variance, memory_limit, start, rows):
+    rows = aligned(rows)
     return len(rows), *column_moments(rows, with_variance, 1, memory_limit)
 
 
@@ -231,6 +236,7 @@ def _features(features_of, step, X):
 def _answer_part(fit, start, X, y, weight, losses, requests, fit_intercept):
     """Answer requests {output: Request} for the points of a partition."""
     answers = {}
+    X, y = aligned(X), aligned(y)
     weight = weights_of(start, y, weight, fit.reweigh) / fit.total
     targets = shifted(fit.encode(y), fit.shift)
     with single_threaded_blas():
@@ -253,6 +259,7 @@ def _add_answers(parts):
 
 
 def _survey_part(features_of, step, start, X):
+    X = aligned(X)
     with single_threaded_blas():
         parts = [features.largest for _, features in _features(features_of, step, X)]
     return np.max(parts, axis=0)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import pskernels as psk
 from pskernels import _points
 from pskernels._points import MEDIAN_SUBSAMPLE, median_distance, total_variance
 
@@ -53,3 +54,36 @@ def test_variance_in_blocks(block, form, rng):
     width = 4 * (1 + points.nnz // 30) if sp.issparse(points) else 8
     found = total_variance(points, weight, 4 * 16 * width * block)
     assert found == pytest.approx(expected, rel=1e-13)
+
+
+def misaligned(array):
+    """Copy an array to where its numbers are one byte off."""
+    room = np.zeros(array.nbytes + 1, np.uint8)
+    copy = room[1:].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    assert not copy.flags.aligned
+    return copy
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_numbers_that_are_not_aligned(rng, dtype):
+    X = rng.normal(size=(300, 3)).astype(dtype)
+    y, weight = rng.normal(size=300), rng.uniform(size=300)
+    found = []
+    for form in (lambda array: array, misaligned):
+        SKSt, SK, _ = psk.sketch_gram(form(X), 20, random_state=0)
+        K = psk.kernel_matmul(form(X), form(X[:5]), form(y[:5]), gamma=0.3)
+        feature_map = psk.FeatureMap(random_state=0, gamma=0.3)
+        Z = feature_map.fit_transform(form(X))
+        result = psk.solve(
+            form(Z), form(y), loss="huber", alpha=1e-3, sample_weight=form(weight)
+        )
+        predicted = feature_map.predict(form(X), form(result.coef))
+        rows = sp.csr_array(X * (X > 0))
+        rows.data, rows.indices = form(rows.data), form(rows.indices)
+        sparse = psk.sketch_gram(rows, 20, random_state=0).SK
+        found.append((SKSt, SK, K, Z, result.coef, predicted, sparse))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
+    with pytest.raises(ValueError, match="aligned"):
+        feature_map.transform(X, out=misaligned(Z))
