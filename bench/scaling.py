@@ -10,13 +10,16 @@ import contextlib
 import os
 import tempfile
 import threading
+from dataclasses import replace
 
 import numpy as np
 from benchmarks.common import least, run_parts
 
 import pskernels.estimators.streamed as streamed
 import pskernels.streaming as streaming
+from pskernels import FeatureMap, PSparsified
 from pskernels.estimators import SketchedKernelRegressor
+from pskernels.scratch import Scratch
 from pskernels.sources import Source
 
 D, S, TOL = 10, 100, 1e-3
@@ -142,6 +145,66 @@ def chunks(rounds, n=10**6):
         print(f"CHUNK_BYTES = 2**{size.bit_length() - 1}: {seconds:.2f} s")
 
 
+def measure_disk(n_bytes=2**28, n_blocks=16):
+    """Return the seconds of a byte to be written and to be read, not from memory."""
+    block = np.ones((n_bytes // n_blocks // 8, 1))
+    blocks = [slice(k * len(block), (k + 1) * len(block)) for k in range(n_blocks)]
+    scratch = Scratch(1, np.float64)
+    handle = scratch.file.fileno()
+
+    def write():
+        for rows in blocks:
+            scratch.write(rows, block)
+        os.fsync(handle)
+
+    def read():
+        for rows in blocks:
+            scratch.read(rows)
+
+    seconds = least(1, write)[0]
+    os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)  # out of memory
+    seconds = seconds, least(1, read)[0]
+    scratch.close()
+    return np.array(seconds) / n_bytes
+
+
+def scratch(rounds, n=10**6):
+    """Features computed in every pass, or kept in a temporary file; their costs."""
+    for _ in range(rounds):
+        write, read = measure_disk()
+        print(f"a byte is written in {write:.1e} s and read in {read:.1e} s")
+    rng = np.random.default_rng(0)
+    for d, s in ((10, 100), (50, 100), (10, 400)):
+        X = rng.normal(size=(n, d))
+        y = np.sin(X[:, 0]) + X[:, 1] * X[:, 2] + 0.3 * rng.standard_t(3, size=n)
+        feature_map = FeatureMap(
+            "rbf", gamma=0.5 / d, sketch=PSparsified(s, 20 / n), random_state=0
+        )
+        features_of = feature_map.fit_chunks(X, 1e-6)
+        times = [
+            least(rounds, replace(features_of, is_formed=formed).numbers, X[: 2**14])[0]
+            for formed in (False, True)
+        ]
+        m = len(feature_map.landmarks_)
+        print(
+            f"d = {d}, s = {s}: a kernel value takes {times[0] / 2**14 / m:.1e} s, to "
+            f"form Z {(times[1] - times[0]) / 2**14 / s**2:.1e} s for r² of a row"
+        )
+        for name, options in list(LOSSES.items())[1:]:
+            found = []
+            for storage in ("recomputed", "auto"):
+                model = make_model(n, options, feature_storage=storage)
+                model.set_params(n_components=s, p=20 / n, gamma=0.5 / d)
+                model.memory_limit = 2**28
+                found.append((least(1, model.fit, Source(X, "X"), y)[0], model))
+            (before, _), (after, model) = found
+            print(
+                f"  {name}: {before:.1f} s recomputed, {after:.1f} s by default, "
+                f"{model.n_iter_} passes, gap {model.dual_gap_:.1e}",
+                flush=True,
+            )
+
+
 def cluster(rounds, n=2 * 10**6):
     """Dask on workers of one thread each against one process with two threads."""
     import dask.array as da
@@ -183,4 +246,4 @@ def cluster(rounds, n=2 * 10**6):
 
 if __name__ == "__main__":
     parts = dict(growth=growth, rate=rate, passes=passes, chunks=chunks)
-    run_parts(parts | dict(cluster=cluster), __doc__)
+    run_parts(parts | dict(scratch=scratch, cluster=cluster), __doc__)

@@ -174,6 +174,8 @@ class DaskChunks(Chunks):
     Parameters are those of `Chunks`; X, y and weight are of the class `DaskSource`.
     """
 
+    is_distributed = True
+
     @cached_property
     def _fit(self):
         """What tasks share: a task too, and no scattered copy, to be computed anew."""

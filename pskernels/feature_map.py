@@ -533,6 +533,8 @@ class ChunkFeatures:
         S·K·Sᵀ in these rows.
     is_formed : bool
         Whether features are Z, or else K·Sᵀ with W.
+    is_rounded : bool
+        Whether Z is rounded to float32.
     """
 
     feature_map: FeatureMap
@@ -540,6 +542,7 @@ class ChunkFeatures:
     W: np.ndarray
     penalty: np.ndarray
     is_formed: bool = False
+    is_rounded: bool = False
 
     @property
     def r(self):
@@ -547,18 +550,51 @@ class ChunkFeatures:
 
     @property
     def dtype(self):
+        return np.dtype(np.float32) if self.is_rounded else self._dtype
+
+    @property
+    def _dtype(self):
         return self.feature_map.feature_dtype
+
+    @property
+    def can_be_rounded(self):
+        """Whether rounding to float32 saves something, and is bounded."""
+        centred = self.feature_map.kernel_.centred
+        return self._dtype == np.float64 and centred
+
+    def rounded(self):
+        """Make the same with Z rounded to float32."""
+        return replace(self, is_formed=True, is_rounded=True)
+
+    @property
+    def row_rounding(self):
+        """A bound on the norm of what rounding takes of a row; ‖z‖² ≤ k(x, x) = 1."""
+        if not self.is_rounded:
+            return 0.0
+        return FLOAT32_EPS / 2 * (1 + 1e-6) + FLOAT32_LEAST * math.sqrt(self.r)
 
     def __call__(self, X, n_threads=None):
         """Compute features of checked points."""
-        if n_threads is None:
-            n_threads, _ = self.feature_map.limits()
-        A = np.empty((X.shape[0], self.r), self.dtype)
+        return self.of_numbers(self.numbers(X, n_threads), n_threads)
+
+    def numbers(self, X, n_threads=None):
+        """Compute the numbers that features are made of, K·Sᵀ or Z."""
+        n_threads = self._threads(n_threads)
+        A = np.empty((X.shape[0], self.r), self._dtype)
         self.feature_map.fill_products(self.rows, X, A, n_threads)
-        features = FactoredFeatures(A, self.W, self.penalty, n_threads)
-        if not self.is_formed:
-            return features
-        return features.inner.times_triangle(self.W, overwrite=True)
+        if self.is_formed:
+            times_triangle(A, self.W.astype(self._dtype, order="C"), n_threads)
+        return A.astype(self.dtype, copy=False)
+
+    def of_numbers(self, A, n_threads=None):
+        """Make features of numbers that were computed before."""
+        n_threads = self._threads(n_threads)
+        if self.is_formed:
+            return Features(A, n_threads, row_rounding=self.row_rounding)
+        return FactoredFeatures(A, self.W, self.penalty, n_threads)
+
+    def _threads(self, n_threads):
+        return self.feature_map.limits()[0] if n_threads is None else n_threads
 
     def largest(self):
         """Bound |z| of each column for all points; None if the kernel has no bound."""

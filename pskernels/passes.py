@@ -25,6 +25,7 @@ from pskernels.objective import (
     BALANCED,
     Certificate,
     gap_scale,
+    norm,
     relative_gap,
     squared_norm,
 )
@@ -216,7 +217,9 @@ class PassProblem:
     def request(self, stages, at):
         """Make the request of a model."""
         rounding = (self.frame.n_terms + 9) * EPS
-        return Request(stages, at, rounding * float(np.abs(at.theta) @ self.largest))
+        error = rounding * float(np.abs(at.theta) @ self.largest)
+        error += self.frame.row_rounding * norm(at.theta)
+        return Request(stages, at, error)
 
     def certify(self, theta, answer):
         """Certify a model; with an intercept, ζ is moved to where flows add up to 0.

@@ -3,7 +3,8 @@
     Chunks      rows -> features, targets and weights, checked, one chunk after another
     run_passes  requests of all outputs -> one pass -> answers, until none is left
 
-A chunk is computed anew in every pass, so that memory does not depend on n.
+A chunk is computed anew in every pass, or read from a temporary file (`scratch`), so
+that memory does not depend on n.
 """
 
 import zlib
@@ -53,9 +54,13 @@ class Chunks:
     ----------
     shift : array of shape (outputs,), or 0
         What is taken from the targets.
+    scratch : Scratch or None
+        Keeps the numbers of features from the first pass on.
     """
 
     shift = 0.0
+    scratch = None
+    is_distributed = False
 
     def __init__(
         self,
@@ -89,26 +94,42 @@ class Chunks:
 
     def chunk(self, rows):
         """Compute the chunk of some rows."""
-        X = np.ascontiguousarray(self.X[rows], self.X.dtype)
         y = self.y[rows]
-        self._compare(rows, X, y)
+        self._compare(rows, "y", y)
         weight = None if self.weight is None else self.weight[rows]
         weight = weights_of(rows.start, y, weight, self._reweigh) / self._total
-        return self.features_of(X), shifted(self._encode(y), self.shift), weight
+        features = self.features_of.of_numbers(self._numbers(rows))
+        return features, shifted(self._encode(y), self.shift), weight
 
-    def _compare(self, rows, *arrays):
+    def _numbers(self, rows):
+        """Compute the numbers of features, or read what an earlier pass has kept."""
+        if self.scratch is not None and rows in self.scratch:
+            return self.scratch.read(rows)
+        X = np.ascontiguousarray(self.X[rows], self.X.dtype)
+        self._compare(rows, "X", X)
+        numbers = self.features_of.numbers(X)
+        if self.scratch is not None and not self.scratch.write(rows, numbers):
+            self.drop_scratch()
+        return numbers
+
+    def drop_scratch(self):
+        """Compute features in every pass from now on."""
+        if self.scratch is not None:
+            self.scratch.close()
+            self.scratch = None
+
+    def _compare(self, rows, name, array):
         """Check that rows are those of the first pass."""
-        prints = [_fingerprint(array) for array in arrays]
-        known = self._prints.setdefault((rows.start, rows.stop), prints)
-        for name, old, new in zip("Xy", known, prints, strict=True):
-            changed = np.flatnonzero(old != new)
-            if len(changed):
-                first = rows.start + PRINTED_ROWS * int(changed[0])
-                last = min(rows.stop, first + PRINTED_ROWS)
-                raise ChangedRowsError(
-                    f"{name} has changed since the first pass, in rows {first} to "
-                    f"{last}; a fit needs rows that stay as they are"
-                )
+        new = _fingerprint(array)
+        old = self._prints.setdefault((rows.start, rows.stop, name), new)
+        changed = np.flatnonzero(old != new)
+        if len(changed):
+            first = rows.start + PRINTED_ROWS * int(changed[0])
+            last = min(rows.stop, first + PRINTED_ROWS)
+            raise ChangedRowsError(
+                f"{name} has changed since the first pass, in rows {first} to {last}; "
+                "a fit needs rows that stay as they are"
+            )
 
     def run_pass(self, losses, requests, fit_intercept, verbose=0):
         """Answer the requests of outputs, {number: Request}, chunk by chunk."""
@@ -127,17 +148,15 @@ class Chunks:
         """List the checksums of all rows, as arrays by name."""
         return {
             f"print {start} {end} {name}": prints
-            for (start, end), pair in self._prints.items()
-            for name, prints in zip("Xy", pair, strict=True)
+            for (start, end, name), prints in self._prints.items()
         }
 
     def recall_prints(self, record):
         """Take checksums of an earlier run for those of the first pass."""
         for name in record:
-            if name.startswith("print ") and name.endswith(" X"):
-                _, start, end, _ = name.split()
-                pair = [record[f"print {start} {end} {which}"] for which in "Xy"]
-                self._prints[int(start), int(end)] = pair
+            if name.startswith("print "):
+                _, start, end, which = name.split()
+                self._prints[int(start), int(end), which] = record[name]
 
     @property
     def sum_error(self):

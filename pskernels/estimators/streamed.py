@@ -22,6 +22,7 @@ from pskernels.estimators.defaults import default_alpha, is_auto
 from pskernels.losses import Squared
 from pskernels.objective import gap_scale, relative_gap
 from pskernels.passes import Model, PassProblem, minimise, solve_squares
+from pskernels.scratch import choose_storage
 from pskernels.sketches import ROS, Gaussian, Sketch
 from pskernels.solvers import SolveResult, solve
 from pskernels.solvers.base import warn_if_not_converged
@@ -53,6 +54,9 @@ FIRST_WIDTH = 0.3
 CURVED_POINTS = 30
 
 MAX_PASSES = 200
+
+# Features that are kept are rounded if that hides no more than this share of tol.
+ROUNDED_SHARE = 0.2
 
 
 class _Some(NamedTuple):
@@ -175,11 +179,15 @@ class FitsSources:
         )
         if self.verbose:
             self._say_cost(chunks, some)
-        losses, makers = self._make_fits(chunks, some, alpha)
-        log = None if path is None else PassLog(checkpoint, chunks)
-        outcomes = run_passes(
-            chunks, losses, makers, bool(self.fit_intercept), log, self.verbose
-        )
+        try:
+            # a fit that goes on later must not depend on the room for a file then
+            losses, makers = self._make_fits(chunks, some, alpha, rounds=path is None)
+            log = None if path is None else PassLog(checkpoint, chunks)
+            outcomes = run_passes(
+                chunks, losses, makers, bool(self.fit_intercept), log, self.verbose
+            )
+        finally:
+            chunks.drop_scratch()
         result = self._as_result(outcomes, alpha)
         warn_if_not_converged(result)
         self._keep(features_of.feature_map, result)
@@ -274,7 +282,7 @@ class FitsSources:
         Y = self.loss_.check_targets(self._encode_chunk(y))
         return np.ascontiguousarray(Y.T).reshape(-1, len(y))
 
-    def _make_fits(self, chunks, some, alpha):
+    def _make_fits(self, chunks, some, alpha, rounds):
         """Make losses of outputs, and generators of requests, one for each."""
         features_of, starts = chunks.features_of, None
         if self._is_squared():
@@ -293,7 +301,11 @@ class FitsSources:
             for loss, y in zip(self.loss_.of_outputs(len(Y)), Y, strict=True)
         ]
         if not self._is_squared():
-            starts = self._starts(features_of, some, Y, alpha, len(chunks.X))
+            starts, objectives = self._starts(
+                features_of, some, Y, alpha, len(chunks.X)
+            )
+            self._choose_scratch(chunks, starts, objectives, alpha, rounds)
+            features_of = chunks.features_of
         losses = self.loss_.of_outputs(len(self._targets_of(some.y[:1])))
         largest = features_of.largest()
         if largest is None:
@@ -347,10 +359,11 @@ class FitsSources:
         rows = self._nested(features_of, some)
         few = None if some.weight is None else some.weight[rows]
         Z, Z_few = features_of(some.X), features_of(some.X[rows])
-        models = []
+        models, objectives = [], []
         for loss, y in zip(self.loss_.of_outputs(len(Y)), Y, strict=True):
             if loss.classification and np.ptp(y[rows]) == 0:  # of a rare class
                 models.append(Model(np.zeros(Z.r), 0.0, 0.0 if loss.smooth else 1.0))
+                objectives.append(0.0)
                 continue
             options = self._solve_options(few) | dict(
                 loss=loss, alpha=alpha, tol=max(self.tol, START_TOL)
@@ -362,7 +375,29 @@ class FitsSources:
             if not loss.smooth:
                 mu = _first_width(second.history[0], len(rows), len(some.X), n, Z.r)
             models.append(Model(second.coef, float(second.intercept), mu))
-        return models
+            objectives.append(second.objective)
+        return models, objectives
+
+    def _choose_scratch(self, chunks, starts, objectives, alpha, rounds):
+        """Keep features in a file if that costs less; in float32 if tol allows."""
+        if chunks.is_distributed or self.feature_storage == "recomputed":
+            return
+        row_rounding = chunks.features_of.rounded().row_rounding
+        losses = self.loss_.of_outputs(len(starts))
+        hidden = [
+            _hidden_by_rounding(row_rounding, loss, start, alpha)
+            for loss, start in zip(losses, starts, strict=True)
+        ]
+        small = np.array(hidden) <= ROUNDED_SHARE * self.tol * np.array(objectives)
+        may_round = rounds and (small.all() or self.feature_storage == "float32")
+        chunks.features_of, chunks.scratch = choose_storage(
+            chunks.features_of, len(chunks.X), may_round
+        )
+        if self.verbose and chunks.scratch is not None:
+            print(
+                f"features are kept in a temporary file, as {chunks.scratch.dtype}",
+                file=sys.stderr,
+            )
 
     def _as_result(self, outcomes, alpha):
         """Make a result of those of each output."""
@@ -393,6 +428,12 @@ class FitsSources:
             output_matrix=None,
             advice="raise max_iter, tol or alpha",
         )
+
+
+def _hidden_by_rounding(row_rounding, loss, start, alpha):
+    """Estimate what rounding of features would hide of a gap, as certificates do."""
+    slope = row_rounding * max(abs(loss.lower), abs(loss.upper))
+    return slope * np.linalg.norm(start.theta) + slope**2 / (2 * alpha)
 
 
 def _check_some_weight(weight):

@@ -1,0 +1,153 @@
+"""Features of chunks in a temporary file, where that costs less than computing them.
+
+    first pass     computed, and written
+    later passes   read
+
+What of the file is in memory belongs to the operating system, which takes it back when
+it is needed; `memory_limit` counts none of it.  The file has no name, so that nothing
+is left of it, however the process ends.
+"""
+
+import os
+import shutil
+import tempfile
+
+import numpy as np
+
+from pskernels.kernels import CallableKernel
+
+# Passes over all points that a fit takes, about: gaps of 1e-3 take 2 to 6, smaller ones
+# more (`python bench/scaling.py passes`).
+EXPECTED_PASSES = 4
+
+# Seconds, with two threads (`python bench/scaling.py scratch` measures them): a value
+# of the kernel in float64, and for each feature of a point; of a function in Python; to
+# form Z, for r² of a row; a byte written, and read, on a disk.  They are constants, and
+# not measured by every fit, so that a fit has the same result to the last bit.
+VALUE_COST, FEATURE_COST, CALL_COST = 8e-10, 2e-11, 2e-8
+FORM_COST = 1.6e-11
+WRITE_COST, READ_COST = 1e-9, 7e-10
+
+# A share of the free space that is left to others.
+SPARE = 0.5
+
+# File systems that are memory themselves.
+IN_MEMORY = ("tmpfs", "ramfs")
+
+
+class Scratch:
+    """Rows of numbers in a temporary file.
+
+    Parameters
+    ----------
+    width : int
+        Numbers in a row.
+    dtype : float32 or float64
+
+    Attributes
+    ----------
+    file : file object
+    """
+
+    def __init__(self, width, dtype):
+        self.file = tempfile.TemporaryFile(buffering=0)
+        self.width, self.dtype = width, np.dtype(dtype)
+        self._written = set()
+
+    def __contains__(self, rows):
+        return (rows.start, rows.stop) in self._written
+
+    def _place(self, rows):
+        return rows.start * self.width * self.dtype.itemsize
+
+    def write(self, rows, numbers):
+        """Write the numbers of some rows; return whether the disk took them."""
+        data, place = memoryview(numbers).cast("B"), self._place(rows)
+        try:
+            while data:
+                count = os.pwrite(self.file.fileno(), data, place)
+                data, place = data[count:], place + count
+        except OSError:  # no space
+            return False
+        self._written.add((rows.start, rows.stop))
+        return True
+
+    def read(self, rows):
+        """Read the numbers of some rows, which were written together."""
+        out = np.empty((rows.stop - rows.start, self.width), self.dtype)
+        data, place = memoryview(out).cast("B"), self._place(rows)
+        while data:
+            count = os.preadv(self.file.fileno(), [data], place)
+            if count == 0:
+                raise OSError("the temporary file of features was cut short")
+            data, place = data[count:], place + count
+        return out
+
+    def close(self):
+        """Remove the file."""
+        self.file.close()
+
+
+def choose_storage(features_of, n, may_round):
+    """Choose what costs the least: features computed in every pass, kept, or rounded.
+
+    Parameters
+    ----------
+    features_of : ChunkFeatures
+    n : int
+        Rows.
+    may_round : bool
+        Whether float32 has digits enough.
+
+    Returns
+    -------
+    (ChunkFeatures, Scratch or None)
+    """
+    later = EXPECTED_PASSES - 1
+    best = EXPECTED_PASSES * _seconds(features_of), features_of, None
+    candidates = [features_of]
+    if may_round and features_of.can_be_rounded:
+        candidates.append(features_of.rounded())
+    for one in candidates:
+        n_bytes = one.r * one.dtype.itemsize
+        cost = _seconds(one) + n_bytes * (WRITE_COST + later * READ_COST)
+        if cost < best[0] and _has_space(n * n_bytes):
+            best = cost, one, n_bytes
+    _, chosen, n_bytes = best
+    return chosen, None if n_bytes is None else Scratch(chosen.r, chosen.dtype)
+
+
+def _seconds(features_of):
+    """Estimate what it takes to compute the features of a row."""
+    feature_map = features_of.feature_map
+    m, d = len(feature_map.sketch_.indices), feature_map.n_features_in_
+    value = VALUE_COST + d * FEATURE_COST
+    if isinstance(feature_map.kernel_, CallableKernel):
+        value = CALL_COST
+    seconds = m * value
+    if features_of.is_formed:
+        seconds += features_of.r**2 * FORM_COST
+    return seconds / 2 if feature_map.feature_dtype == np.float32 else seconds
+
+
+def _has_space(n_bytes):
+    """Tell whether the disk of temporary files has room, and is a disk."""
+    folder = tempfile.gettempdir()
+    if not hasattr(os, "posix_fadvise") or _file_system(folder) in IN_MEMORY:
+        return False
+    return n_bytes <= SPARE * shutil.disk_usage(folder).free
+
+
+def _file_system(folder):
+    """Find the type of the file system of a folder; None where that is not known."""
+    folder, found = os.path.realpath(folder), ("", None)
+    try:
+        with open("/proc/mounts") as mounts:
+            for line in mounts:
+                _, place, kind, *_ = line.split(" ")
+                inside = folder == place or folder.startswith(place.rstrip("/") + "/")
+                if inside and len(place) >= len(found[0]):
+                    found = place, kind
+    except OSError:
+        return None
+    return found[1]
