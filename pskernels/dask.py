@@ -35,7 +35,13 @@ from pskernels._threads import single_threaded_blas
 from pskernels._validation import aligned, common_dtype
 from pskernels.passes import answer
 from pskernels.sources import Source
-from pskernels.streaming import Chunks, shifted, weights_of
+from pskernels.streaming import (
+    Chunks,
+    check_fingerprints,
+    fingerprint,
+    shifted,
+    weights_of,
+)
 
 # Answers that are added up in one task.
 SUMMED = 8
@@ -215,6 +221,26 @@ class DaskChunks(Chunks):
             ]
         return answers[0].result()
 
+    def list_prints(self):
+        """List the checksums of all partitions, as arrays by name."""
+        sources = {"X": self.X, "y": self.y, "sample_weight": self.weight}
+        starts = self.X.starts
+        return {
+            f"print {start} {end} {name}": prints
+            for name, source in sources.items()
+            if source is not None
+            for start, end, prints in zip(
+                starts[:-1], starts[1:], source.map_blocks(_print_part), strict=True
+            )
+        }
+
+    def recall_prints(self, record):
+        """Check that partitions are those of an earlier run."""
+        for name, prints in self.list_prints().items():
+            _, start, end, which = name.split()
+            old = record.get(name, prints)
+            check_fingerprints(which, int(start), int(end), old, prints)
+
     def survey(self):
         """Find the largest |z| of each column."""
         found = self.X.map_blocks(partial(_survey_part, self.features_of, self.step))
@@ -258,6 +284,10 @@ def _add_answers(parts):
     for part in parts[1:]:
         total = {j: total[j] + found for j, found in part.items()}
     return total
+
+
+def _print_part(start, rows):
+    return fingerprint(rows)
 
 
 def _survey_part(features_of, step, start, X):
@@ -349,7 +379,7 @@ def _call(model, method, X):
 class _DaskMachine(_OnDask):
     takes_batches = False
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y, sample_weight=None, *, checkpoint=None):
         """Fit the machine, by passes over partitions.
 
         Parameters
@@ -357,6 +387,9 @@ class _DaskMachine(_OnDask):
         X : Dask array or data frame of shape (n, d)
         y, sample_weight : Dask arrays or series of n rows
             They get the partitions of X.
+        checkpoint : path, optional
+            A file of this process for the passes.  A fit that was stopped goes on
+            there, if it is called as before, with the same partitions.
 
         Returns
         -------
@@ -378,7 +411,8 @@ class _DaskMachine(_OnDask):
             real = name != "y" or local.takes_numbers
             data = data.rechunk({0: X.chunks[0]})
             sources.append(DaskSource(data, name, client, real))
-        local.fit_distributed(DaskSource(X, "X", client), *sources)
+        points = DaskSource(X, "X", client)
+        local.fit_distributed(points, *sources, checkpoint=checkpoint)
         return self._take_from(local, client)
 
     def predict(self, X):

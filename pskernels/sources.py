@@ -63,6 +63,7 @@ class Source:
     """
 
     chunks_type = None  # what passes over the rows go by, if not `streaming.Chunks`
+    lengths = None  # of partitions, if there are any
 
     def __init__(self, rows, name, real=True):
         try:

@@ -96,7 +96,10 @@ class Chunks:
         """Compute the chunk of some rows."""
         y = self.y[rows]
         self._compare(rows, "y", y)
-        weight = None if self.weight is None else self.weight[rows]
+        weight = None
+        if self.weight is not None:
+            weight = self.weight[rows]
+            self._compare(rows, "sample_weight", weight)
         weight = weights_of(rows.start, y, weight, self._reweigh) / self._total
         features = self.features_of.of_numbers(self._numbers(rows))
         return features, shifted(self._encode(y), self.shift), weight
@@ -120,16 +123,9 @@ class Chunks:
 
     def _compare(self, rows, name, array):
         """Check that rows are those of the first pass."""
-        new = _fingerprint(array)
+        new = fingerprint(array)
         old = self._prints.setdefault((rows.start, rows.stop, name), new)
-        changed = np.flatnonzero(old != new)
-        if len(changed):
-            first = rows.start + PRINTED_ROWS * int(changed[0])
-            last = min(rows.stop, first + PRINTED_ROWS)
-            raise ChangedRowsError(
-                f"{name} has changed since the first pass, in rows {first} to {last}; "
-                "a fit needs rows that stay as they are"
-            )
+        check_fingerprints(name, rows.start, rows.stop, old, new)
 
     def run_pass(self, losses, requests, fit_intercept, verbose=0):
         """Answer the requests of outputs, {number: Request}, chunk by chunk."""
@@ -206,11 +202,25 @@ def weights_of(start, y, weight, reweigh):
     return np.ones(len(y)) if weight is None else weight
 
 
-def _fingerprint(array):
+def fingerprint(array):
     """Compute a checksum of each few rows."""
     array = np.ascontiguousarray(array)
+    if array.dtype == object:  # whose bytes are addresses
+        array = array.astype(str)
     parts = range(0, len(array), PRINTED_ROWS)
     return np.array([zlib.crc32(array[k : k + PRINTED_ROWS]) for k in parts])
+
+
+def check_fingerprints(name, start, end, old, new):
+    """Check that the checksums of rows from start to end are the same as before."""
+    changed = np.flatnonzero(old != new)
+    if len(changed):
+        first = start + PRINTED_ROWS * int(changed[0])
+        last = min(end, first + PRINTED_ROWS)
+        raise ChangedRowsError(
+            f"{name} has changed since the first pass, in rows {first} to {last}; a "
+            "fit needs rows that stay as they are"
+        )
 
 
 def run_passes(chunks, losses, makers, fit_intercept, log=None, verbose=0):

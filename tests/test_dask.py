@@ -13,6 +13,7 @@ from sklearn.base import clone
 import pskernels as psk
 from pskernels.estimators import KernelSketch, SketchedKernelRegressor
 from pskernels.sources import Source
+from pskernels.streaming import ChangedRowsError
 
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
@@ -133,6 +134,46 @@ def test_features(client, data):
     assert Z.shape == expected.shape
     # gamma is from moments that are merged in another order
     np.testing.assert_allclose(Z.compute(), expected, atol=1e-9)
+
+
+class StoppedError(Exception):
+    pass
+
+
+def test_a_fit_that_is_stopped_goes_on(client, data, tmp_path, monkeypatch):
+    X, y = data
+    path = tmp_path / "passes"
+    options = OPTIONS | dict(loss="absolute", tol=1e-4, client=client)
+    weight = split(1 + np.arange(N) % 2)
+    whole = psk_dask.DaskSketchedKernelRegressor(**options)
+    whole.fit(split(X), split(y), weight)
+    run_pass, passes = psk_dask.DaskChunks.run_pass, []
+
+    def stopped(*arguments):
+        passes.append(1)
+        if len(passes) > 2:
+            raise StoppedError
+        return run_pass(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(psk_dask.DaskChunks, "run_pass", stopped)
+        with pytest.raises(StoppedError):
+            psk_dask.DaskSketchedKernelRegressor(**options).fit(
+                split(X), split(y), weight, checkpoint=path
+            )
+    model = psk_dask.DaskSketchedKernelRegressor(**options)
+    for name, moved in (("X", (1e-9, 0.0)), ("y", (0.0, 1e-9))):
+        points, targets = split(X + moved[0]), split(y + moved[1])
+        with pytest.raises(ChangedRowsError, match=f"{name} has changed.*rows 0 to"):
+            model.fit(points, targets, weight, checkpoint=path)
+    with pytest.raises(ValueError, match="another fit"):
+        psk_dask.DaskSketchedKernelRegressor(**options).fit(
+            split(X, (3000, 3000)), split(y), weight, checkpoint=path
+        )
+    model = psk_dask.DaskSketchedKernelRegressor(**options)
+    model.fit(split(X), split(y), weight, checkpoint=path)
+    np.testing.assert_array_equal(model.coef_, whole.coef_)
+    assert model.dual_gap_ == whole.dual_gap_ and not path.exists()
 
 
 def test_a_worker_that_is_lost(data):

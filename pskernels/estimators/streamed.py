@@ -109,18 +109,20 @@ class FitsSources:
         """Whether targets are real numbers, and not labels."""
         return bool(self._y_options().get("y_numeric", False))
 
-    def fit_distributed(self, X, y, weight=None):
+    def fit_distributed(self, X, y, weight=None, checkpoint=None):
         """Fit to sources whose passes run elsewhere, whatever room there is here.
 
         Parameters
         ----------
         X, y, weight : Source
             Of as many rows, in the same partitions; weight may be None.
+        checkpoint : path, optional
+            As for `fit`.
         """
         with single_threaded_blas():
             self._check_streamable()
             self._check_points(X[:1], reset=True)
-            return self._fit_streamed(X, y, weight, None)
+            return self._fit_streamed(X, y, weight, checkpoint)
 
     def _has_room(self, X):
         """Tell whether X and its features fit in memory_limit."""
@@ -204,7 +206,9 @@ class FitsSources:
             if name not in ignored
         }
         sources = [
-            None if source is None else (source.shape, str(source.dtype))
+            None
+            if source is None
+            else (source.shape, str(source.dtype), source.lengths)
             for source in (X, y, weight)
         ]
         text = repr((type(self).__name__, sorted(parameters.items()), sources))
