@@ -29,18 +29,35 @@ GAMMAS = [0.3, 3.0]
 SMALL = dict(alphas=[1e-4], gammas=[0.01, 0.1], cv=2, n_components=20)
 
 
-@few_points
-@pytest.mark.filterwarnings("ignore:.*carries .* of the squared distance")
-@pytest.mark.filterwarnings("ignore::pskernels.ConvergenceWarning")
-@parametrize_with_checks(
-    [
-        SketchedKernelRegressorCV(**SMALL),
-        SketchedQuantileRegressorCV(**SMALL, quantiles=0.5),
-        # the hinge, on a dozen points of weights from 1e-4 to 1e3, takes its time
-        SketchedKernelClassifierCV(**SMALL, loss="logistic"),
-    ],
-)
+def checks(*estimators):
+    """Run scikit-learn's own checks."""
+    marks = (
+        few_points,
+        pytest.mark.filterwarnings("ignore:.*carries .* of the squared distance"),
+        pytest.mark.filterwarnings("ignore::pskernels.ConvergenceWarning"),
+        parametrize_with_checks(list(estimators)),
+    )
+
+    def mark_all(test):
+        for mark in marks:
+            test = mark(test)
+        return test
+
+    return mark_all
+
+
+@checks(SketchedKernelRegressorCV(**SMALL))
 def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.long
+@checks(
+    SketchedQuantileRegressorCV(**SMALL, quantiles=0.5),
+    # the hinge, on a dozen points of weights from 1e-4 to 1e3, takes its time
+    SketchedKernelClassifierCV(**SMALL, loss="logistic"),
+)
+def test_scikit_learn_checks_of_other_searches(estimator, check):
     check(estimator)
 
 
@@ -67,14 +84,15 @@ def assert_same_search(ours, machine, grid, X, y, atol=1e-9, **options):
     np.testing.assert_array_equal(ours.predict(X), best.predict(X))
 
 
-@pytest.mark.parametrize("outputs", [(), (2,)])
 @pytest.mark.parametrize(
-    "loss, tube",
+    "loss, tube, outputs",
     [
-        ("huber", dict(kappa=["auto", 0.1])),
-        ("epsilon_insensitive", dict(epsilon=[0.05, "auto"])),
-        ("squared", {}),
-        ("absolute", {}),
+        ("huber", dict(kappa=["auto", 0.1]), ()),
+        ("huber", dict(kappa=["auto", 0.1]), (2,)),
+        ("epsilon_insensitive", dict(epsilon=[0.05, "auto"]), ()),
+        ("squared", {}, ()),
+        ("squared", {}, (2,)),
+        ("absolute", {}, ()),
     ],
 )
 def test_regressor_has_the_scores_of_grid_search(loss, tube, outputs, rng):
