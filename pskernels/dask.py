@@ -58,11 +58,15 @@ class DaskSource(Source):
     client : distributed.Client
     real : bool
         Whether they must be real numbers; labels may be text.
+    names : list of str, optional
+        Those of the columns.
     """
 
-    def __init__(self, array, name, client, real=True):
+    names = None
+
+    def __init__(self, array, name, client, real=True, names=None):
         super().__init__(array, name, real)
-        self.client = client
+        self.client, self.names = client, names
         self.lengths = array.chunks[0]
         self.starts = np.concatenate([[0], np.cumsum(self.lengths)])
         blocks = array.to_delayed().ravel()
@@ -310,6 +314,12 @@ def _as_array(data, name):
     return data.rechunk({1: -1}) if data.ndim > 1 else data
 
 
+def _names_of(data):
+    """List the names of the columns of a frame, if they are text."""
+    names = list(getattr(data, "columns", []))
+    return names if names and all(isinstance(name, str) for name in names) else None
+
+
 class _OnDask:
     """What all classes on a cluster add to those of one process.
 
@@ -354,16 +364,23 @@ class _OnDask:
     def _map(self, method, X):
         """Apply a method of the local estimator: to Dask's partitions, later."""
         local = self.to_local()
+        names = _names_of(X)
+        known = list(getattr(local, "feature_names_in_", names or []))
         if hasattr(X, "to_dask_array"):
+            if names is not None and names != known:
+                raise ValueError(
+                    f"X must have the columns {', '.join(known)} of the fit, in their "
+                    f"order, got {', '.join(names)}"
+                )
             X = X.to_dask_array()
         if not isinstance(X, da.Array):
             return getattr(local, method)(X)
         X = X.rechunk({1: -1})
-        probe = getattr(local, method)(np.zeros((1, X.shape[1]), X.dtype))
+        probe = _call(local, method, np.zeros((1, X.shape[1]), X.dtype), None)
         model = delayed(local)
         parts = [
             da.from_delayed(
-                delayed(_call)(model, method, block),
+                delayed(_call)(model, method, block, probe[:0]),
                 shape=(length, *probe.shape[1:]),
                 dtype=probe.dtype,
             )
@@ -372,8 +389,11 @@ class _OnDask:
         return da.concatenate(parts, allow_unknown_chunksizes=True)
 
 
-def _call(model, method, X):
-    return getattr(model, method)(np.asarray(X))
+def _call(model, method, X, nothing):
+    """Apply a method to a partition; that of an empty one is `nothing`."""
+    if len(X) == 0:
+        return nothing
+    return getattr(model, method)(Source(np.asarray(X), "X"))
 
 
 class _DaskMachine(_OnDask):
@@ -396,7 +416,7 @@ class _DaskMachine(_OnDask):
         The estimator itself.
         """
         client, local = self._get_client(), self._make_local()
-        X = _as_array(X, "X")
+        names, X = _names_of(X), _as_array(X, "X")
         sources = []
         for name, data in (("y", y), ("sample_weight", sample_weight)):
             if data is None and name != "y":
@@ -411,7 +431,7 @@ class _DaskMachine(_OnDask):
             real = name != "y" or local.takes_numbers
             data = data.rechunk({0: X.chunks[0]})
             sources.append(DaskSource(data, name, client, real))
-        points = DaskSource(X, "X", client)
+        points = DaskSource(X, "X", client, names=names)
         local.fit_distributed(points, *sources, checkpoint=checkpoint)
         return self._take_from(local, client)
 
@@ -485,7 +505,7 @@ class DaskKernelSketch(_OnDask, estimators.KernelSketch):
         The transformer itself.
         """
         client, local = self._get_client(), self._make_local()
-        local.fit(DaskSource(_as_array(X, "X"), "X", client))
+        local.fit(DaskSource(_as_array(X, "X"), "X", client, names=_names_of(X)))
         return self._take_from(local, client)
 
     def fit_transform(self, X, y=None):

@@ -2,16 +2,20 @@
 
 import os
 import pickle
+import re
 import signal
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.base import clone
 
 import pskernels as psk
-from pskernels.estimators import KernelSketch, SketchedKernelRegressor
+from pskernels.estimators import KernelSketch, SketchedKernelRegressor, load
 from pskernels.sources import Source
 from pskernels.streaming import ChangedRowsError
 
@@ -101,6 +105,17 @@ def test_frames_and_lazy_predictions(client, data):
     assert isinstance(predicted, da.Array)
     local = model.to_local()
     assert type(local) is SketchedKernelRegressor
+    assert local.feature_names_in_.tolist() == list("abc")
+    some = ddf[ddf["a"] > 3][list("abc")]  # some partitions have no such row
+    np.testing.assert_allclose(
+        model.predict(some).compute(), predicted.compute()[X[:, 0] > 3]
+    )
+    with pytest.raises(ValueError, match="columns a, b, c"):
+        model.predict(ddf[list("cab")])
+    model = psk_dask.DaskSketchedKernelRegressor(client=client, **OPTIONS)
+    model.fit(split(X), split(y))
+    local = model.to_local()
+    predicted = model.predict(split(X))
     np.testing.assert_array_equal(predicted.compute(), local.predict(X))
     lazy = model.predict(split(X))
     assert lazy.shape == (N,) and lazy.dtype == np.float64
@@ -257,3 +272,41 @@ def test_conventions_of_scikit_learn(client, data, tmp_path):
     model.save(tmp_path / "model.npz")
     loaded = SketchedKernelRegressor.load(tmp_path / "model.npz")
     np.testing.assert_array_equal(loaded.predict(X), model.to_local().predict(X))
+
+
+def run_example(name, *arguments):
+    path = Path(__file__).parent.parent / "examples" / name
+    if not path.exists():
+        pytest.skip("the examples are in the checkout only")
+    command = [sys.executable, "-P", str(path), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.long
+def test_example_of_a_local_cluster():
+    found = run_example("local_cluster.py", "--rows", 20_000)
+    assert found.returncode == 0, found.stderr
+    shares = re.search(r"quantiles: \[(.*)\]", found.stdout).group(1)
+    np.testing.assert_allclose(
+        np.fromstring(shares, sep=" "), [0.1, 0.5, 0.9], atol=0.02
+    )
+    assert "landmarks" in found.stdout
+
+
+@pytest.mark.long
+def test_example_of_a_scheduler(client, data, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X, y = data
+    for part in range(3):
+        rows = slice(2000 * part, 2000 * (part + 1))
+        frame = pandas.DataFrame(X[rows], columns=list("abc")).assign(price=y[rows])
+        frame.to_parquet(tmp_path / f"{part}.parquet")
+    path = tmp_path / "model.npz"
+    found = run_example(
+        "scheduler.py", client.scheduler.address, tmp_path / "*.parquet",
+        "--target", "price", "--components", 20, "--model", path,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    model = load(path)
+    scaled = (X - X.mean(axis=0)) / X.std(axis=0, ddof=1)
+    assert model.score(pandas.DataFrame(scaled, columns=list("abc")), y) > 0.5

@@ -132,6 +132,12 @@ class SketchedEstimator(BaseEstimator):
             points = canonical_csr(points, "X")
         return (points, *y) if y else points
 
+    def _learn_form(self, X):
+        """Learn the number of features of a source, and their names."""
+        self._check_points(X[:1], reset=True)
+        if X.names is not None:
+            self.feature_names_in_ = np.array(X.names, dtype=object)
+
     def _warn_if_unscaled(self, X):
         """Warn if one feature, or the distance from 0, is all that the kernel sees."""
         kernel = get_kernel(self.kernel)

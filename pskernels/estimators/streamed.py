@@ -102,9 +102,7 @@ class FitsSources:
             self._warn_if_unscaled(X)
             return self._fit_checked(X, y, weight)
         self._check_streamable()
-        self._check_points(X[:1], reset=True)
-        if X.names is not None:
-            self.feature_names_in_ = np.array(X.names, dtype=object)
+        self._learn_form(X)
         return self._fit_streamed(X, y, weight, checkpoint)
 
     @property
@@ -124,7 +122,7 @@ class FitsSources:
         """
         with single_threaded_blas():
             self._check_streamable()
-            self._check_points(X[:1], reset=True)
+            self._learn_form(X)
             return self._fit_streamed(X, y, weight, checkpoint)
 
     def _has_room(self, X):

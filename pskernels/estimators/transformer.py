@@ -151,7 +151,7 @@ class KernelSketch(
         with all_or_nothing(self):
             if is_source(X):
                 X = open_points(X)
-                self._check_points(X[:1], reset=True)
+                self._learn_form(X)
                 if is_auto(self.n_components, "n_components"):
                     raise ValueError("n_components='auto' needs all points in memory")
             else:
