@@ -10,6 +10,7 @@ import contextlib
 import os
 import tempfile
 import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -220,7 +221,7 @@ def cluster(rounds, n=2 * 10**6):
         model = SketchedKernelRegressor(**options, **loss, memory_limit=2**33)
         seconds, _ = least(rounds, model.fit, X, y)
         print(f"{name}, in memory, two threads: {seconds:.2f} s", flush=True)
-        for n_workers in (1, 2):
+        for n_workers in (1, 2, 4):
             with (
                 LocalCluster(
                     n_workers=n_workers, threads_per_worker=1, dashboard_address=":0"
@@ -236,14 +237,161 @@ def cluster(rounds, n=2 * 10**6):
                 other = DaskSketchedKernelRegressor(client=client, **options, **loss)
                 other.fit(points, targets)  # workers have imported all they need
                 its, _ = least(rounds, other.fit, points, targets)
+                task = _time_tasks(client)
             print(
                 f"{name}, {n_workers} workers: {its:.2f} s ({its / seconds:.2f}), "
                 f"{other.n_iter_} passes, gap {other.dual_gap_:.1e}, coefficients "
-                f"differ by {np.abs(other.coef_ - model.coef_).max():.1e}",
+                f"differ by {np.abs(other.coef_ - model.coef_).max():.1e}; a task "
+                f"takes {task * 1e3:.1f} ms",
                 flush=True,
             )
 
 
+def _time_tasks(client, count=200):
+    """Measure the seconds of a task that does nothing."""
+    start = time.perf_counter()
+    client.gather([client.submit(float, k, pure=False) for k in range(count)])
+    return (time.perf_counter() - start) / count
+
+
+# Rows of a partition, and what a network does: as assumed for other clusters.
+PARTITION_ROWS = 10**6
+NETWORK_BYTES, NETWORK_DELAY = 1e8, 1e-3
+
+
+class CostModel:
+    """Seconds of a fit: a start, a look at all points, and passes over them.
+
+    Parameters
+    ----------
+    folder : path
+        For files of points.
+    n : int
+        Points that it is measured with.
+    """
+
+    def __init__(self, folder, n=10**6):
+        paths = write_points(folder, n)
+        self.passes, self.start, self.row = {}, {}, {}
+        _, self.look = _phases(make_model(n, LOSSES["squared"]), paths)[:2]
+        self.look /= n
+        for name, options in LOSSES.items():
+            for threads in (1, 2):
+                model = make_model(n, options, n_threads=threads)
+                start, _, passes = min(_phases(model, paths) for _ in range(2))
+                self.row[name, threads] = passes / model.n_iter_ / n
+            self.start[name], self.passes[name] = start, model.n_iter_
+
+    def predict(self, name, n, workers=1, threads=2, task=0.0, step=0.0):
+        """Predict seconds; `task` for each partition, `step` for each pass."""
+        partitions = max(n / PARTITION_ROWS, workers)
+        passes = self.passes[name] * (
+            n / workers * self.row[name, threads] + partitions / workers * task + step
+        )
+        return self.start[name] + n / workers * self.look + passes
+
+    def predict_cluster(self, name, n, machines):
+        """Predict seconds on machines of two cores each, on an ordinary network."""
+        sent = 8 * (S**2 + 5 * S)  # of an answer, which are added up eight at a time
+        hops = np.ceil(np.log(max(n / PARTITION_ROWS, 8)) / np.log(8))
+        step = hops * (8 * sent / NETWORK_BYTES + NETWORK_DELAY)
+        return self.predict(name, n, machines, task=TASK_SECONDS, step=step)
+
+
+# What a task costs beside its work: `cluster` measures it.
+TASK_SECONDS = 5e-3
+
+
+def _phases(model, paths):
+    """Fit; return the seconds of the start, of a look at all points, and of passes."""
+    seconds = dict.fromkeys(("_starts", "_find_loss", "run_pass"), 0.0)
+    patched = {}
+
+    def timed(cls, name):
+        method = patched[cls, name] = getattr(cls, name)
+
+        def call(*arguments, **options):
+            begin = time.perf_counter()
+            try:
+                return method(*arguments, **options)
+            finally:
+                seconds[name] += time.perf_counter() - begin
+
+        setattr(cls, name, call)
+
+    for cls, name in (
+        (streamed.FitsSources, "_starts"),
+        (streamed.FitsSources, "_find_loss"),
+        (streaming.Chunks, "run_pass"),
+    ):
+        timed(cls, name)
+    try:
+        total, _ = least(1, model.fit, *paths)
+    finally:
+        for (cls, name), method in patched.items():
+            setattr(cls, name, method)
+    start = seconds["_starts"] + seconds["_find_loss"]
+    return start, total - start - seconds["run_pass"], seconds["run_pass"]
+
+
+def model(rounds, sizes=(10**5, 10**6, 10**7)):
+    """The cost model against fits of 10⁵ to 10⁷ points; 10⁸ and 10⁹ by it; a plot."""
+    measured = {}
+    with tempfile.TemporaryDirectory() as folder:
+        costs = CostModel(folder)
+        for n in sizes:
+            paths = write_points(folder, n)
+            for name, options in LOSSES.items():
+                fit = make_model(n, options)
+                fit.memory_limit = min(LIMIT, n * S * 2)
+                seconds, _ = least(2 if n < 10**7 else 1, fit.fit, *paths)
+                measured[name, n] = seconds
+    print(f"a look at a row takes {costs.look * 1e6:.2f} µs")
+    for name in LOSSES:
+        rows = [f"{costs.row[name, threads] * 1e6:.2f}" for threads in (1, 2)]
+        print(
+            f"{name}: start {costs.start[name]:.2f} s, {costs.passes[name]} passes, a "
+            f"row {rows[0]} µs with one thread and {rows[1]} with two"
+        )
+        for n in sizes:
+            expected, seconds = costs.predict(name, n), measured[name, n]
+            print(
+                f"  n = {n:.0e}: {expected:.2f} s by the model, {seconds:.2f} measured "
+                f"({seconds / expected:.2f})"
+            )
+        for n, machines in ((10**8, 10), (10**8, 100), (10**9, 10), (10**9, 100)):
+            seconds = costs.predict_cluster(name, n, machines)
+            print(f"  n = {n:.0e} on {machines} machines: {seconds:.0f} s by the model")
+    _plot(costs, measured, sizes)
+
+
+def _plot(costs, measured, sizes):
+    """Draw measured fits, and the model beyond them."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
+    beyond = np.logspace(5, 9, 50)
+    for k, name in enumerate(LOSSES):
+        seconds = [costs.predict(name, n) for n in beyond]
+        axes.loglog(beyond, seconds, color=f"C{k}", linewidth=1)
+        seconds = [costs.predict_cluster(name, n, 100) for n in beyond]
+        axes.loglog(beyond, seconds, color=f"C{k}", linewidth=1, linestyle=":")
+        found = [measured[name, n] for n in sizes]
+        axes.loglog(sizes, found, "o", color=f"C{k}", label=name)
+    axes.set(
+        xlabel="points", ylabel="seconds",
+        title="s = 100, 1,000 landmarks, gap 1e-3: measured (dots),\n"
+        "model of one machine (lines) and of 100 (dotted)",
+    )  # fmt: skip
+    axes.legend()
+    path = os.path.join(os.path.dirname(__file__), "..", "docs", "scaling.png")
+    figure.savefig(path, dpi=110)
+    print(f"written: {os.path.normpath(path)}")
+
+
 if __name__ == "__main__":
     parts = dict(growth=growth, rate=rate, passes=passes, chunks=chunks)
-    run_parts(parts | dict(scratch=scratch, cluster=cluster), __doc__)
+    run_parts(parts | dict(scratch=scratch, cluster=cluster, model=model), __doc__)
