@@ -22,6 +22,7 @@ Examples
 import inspect
 from copy import deepcopy
 from functools import cached_property, partial
+from operator import getitem
 from typing import NamedTuple
 
 import dask.array as da
@@ -48,7 +49,7 @@ SUMMED = 8
 
 
 class DaskSource(Source):
-    """Rows of a Dask array, each partition checked and kept where it is.
+    """Rows of a Dask array, whose partitions `check_partitions` checks and keeps.
 
     Parameters
     ----------
@@ -69,16 +70,7 @@ class DaskSource(Source):
         self.client, self.names = client, names
         self.lengths = array.chunks[0]
         self.starts = np.concatenate([[0], np.cumsum(self.lengths)])
-        blocks = array.to_delayed().ravel()
-        checked = [
-            delayed(_check_part)(
-                block, name, k, int(start), length, self.shape[1:], real
-            )
-            for k, (block, start, length) in enumerate(
-                zip(blocks, self.starts, self.lengths, strict=False)
-            )
-        ]
-        self.parts = client.compute(checked)
+        self.array, self.real, self.parts = array, real, None
 
     @property
     def chunks_type(self):
@@ -131,6 +123,30 @@ class DaskSource(Source):
             return mean, None
         between = counts @ ((means - mean) ** 2).sum(axis=1)
         return mean, (counts @ np.array(variances) + between) / counts.sum()
+
+
+def check_partitions(sources):
+    """Check all partitions: those of several sources in one task, to be together."""
+    first = sources[0]
+    blocks = [source.array.to_delayed().ravel() for source in sources]
+    forms = [(source.name, source.shape[1:], source.real) for source in sources]
+    checked = first.client.compute(
+        [
+            delayed(_check_parts)(forms, k, int(start), length, *some)
+            for k, (start, length, *some) in enumerate(
+                zip(first.starts, first.lengths, *blocks, strict=False)
+            )
+        ]
+    )
+    for j, source in enumerate(sources):
+        source.parts = [first.client.submit(getitem, parts, j) for parts in checked]
+
+
+def _check_parts(forms, number, start, length, *blocks):
+    return [
+        _check_part(block, name, number, start, length, shape, real)
+        for (name, shape, real), block in zip(forms, blocks, strict=True)
+    ]
 
 
 # What comes from another worker may lie anywhere in the bytes of a message, hence
@@ -431,8 +447,9 @@ class _DaskMachine(_OnDask):
             real = name != "y" or local.takes_numbers
             data = data.rechunk({0: X.chunks[0]})
             sources.append(DaskSource(data, name, client, real))
-        points = DaskSource(X, "X", client, names=names)
-        local.fit_distributed(points, *sources, checkpoint=checkpoint)
+        sources.insert(0, DaskSource(X, "X", client, names=names))
+        check_partitions([source for source in sources if source is not None])
+        local.fit_distributed(*sources, checkpoint=checkpoint)
         return self._take_from(local, client)
 
     def predict(self, X):
@@ -505,7 +522,9 @@ class DaskKernelSketch(_OnDask, estimators.KernelSketch):
         The transformer itself.
         """
         client, local = self._get_client(), self._make_local()
-        local.fit(DaskSource(_as_array(X, "X"), "X", client, names=_names_of(X)))
+        source = DaskSource(_as_array(X, "X"), "X", client, names=_names_of(X))
+        check_partitions([source])
+        local.fit(source)
         return self._take_from(local, client)
 
     def fit_transform(self, X, y=None):
