@@ -368,7 +368,8 @@ class FitsSources:
         models, objectives = [], []
         for loss, y in zip(self.loss_.of_outputs(len(Y)), Y, strict=True):
             if loss.classification and np.ptp(y[rows]) == 0:  # of a rare class
-                models.append(Model(np.zeros(Z.r), 0.0, 0.0 if loss.smooth else 1.0))
+                b = float(y[rows[0]]) if self.fit_intercept else 0.0
+                models.append(Model(np.zeros(Z.r), b, 0.0 if loss.smooth else 1.0))
                 objectives.append(0.0)
                 continue
             options = self._solve_options(few) | dict(
@@ -468,7 +469,7 @@ def _first_width(first, n_few, n_some, n, r):
         Where the fit to n_some points began, at the model of n_few of them.
     """
     width = FIRST_WIDTH * n_few / n_some * first.mu
-    if first.n_active > 0:  # as many points are curved as the envelope is wide
+    if first.n_active > 0:  # about as many points are curved as the envelope is wide
         points = first.n_active * n / n_some
-        width = max(width, first.mu * min(1.0, CURVED_POINTS * r / points))
+        width = max(width, first.mu * CURVED_POINTS * r / points)
     return width
