@@ -24,6 +24,9 @@ from pskernels.solvers import solve
 # Landmarks of a block, and the points among which they are chosen one by one.
 BLOCK, CANDIDATES = 64, 512
 
+# Arrays of m × k numbers that are there at once.
+ARRAYS = 4
+
 # What is new of a landmark, as a share of k(x, x), is rounding below this.
 NOTHING_NEW = 1e-11
 
@@ -31,10 +34,11 @@ NOTHING_NEW = 1e-11
 class Compression(NamedTuple):
     """What the compression of a model changes.
 
-    Predictions at x change by at most bound·√k(x, x); k(x, x) is 1 for "rbf",
-    "laplacian", "cosine" and Matérn's.  That holds for every x, and is far more than
-    what happens at most of them.  `rms` and `largest` are what happened at the points
-    that g was fitted to, in the unit of predictions.
+    Predictions at x change by at most bound·√k(x, x), beside what rounds both of them;
+    k(x, x) is 1 for "rbf", "laplacian", "cosine" and Matérn's.  That holds for every x,
+    and is far more than what happens at most of them.  `rms` and `largest` are what
+    happened at the points that g was fitted to, in the unit of predictions.  Before
+    means before this compression.
     """
 
     n_before: int
@@ -77,11 +81,11 @@ def compress(feature_map, coef, dual_coef, alpha, k, X=None):
     n_threads, memory_limit = feature_map.limits()
     landmarks = feature_map.landmarks_.astype(np.float64)
     X = landmarks if X is None else X.astype(np.float64)
-    room = 8 * k * max(m, X.shape[0])
+    room = ARRAYS * 8 * k * max(m, X.shape[0])
     if room > memory_limit:
         raise ValueError(
-            f"memory_limit={memory_limit} has no room for {room // (8 * k)} x {k} "
-            f"numbers, {room} bytes; raise it"
+            f"memory_limit={memory_limit} has no room for {ARRAYS} arrays of "
+            f"{max(m, X.shape[0])} x {k} numbers, {room} bytes; raise it"
         )
 
     def kernel_of(rows, columns):

@@ -34,10 +34,11 @@ from pskernels import estimators
 from pskernels._engine import column_moments
 from pskernels._threads import single_threaded_blas
 from pskernels._validation import aligned, common_dtype
-from pskernels.passes import answer
 from pskernels.sources import Source
 from pskernels.streaming import (
     Chunks,
+    add_answers,
+    answer_all,
     check_fingerprints,
     fingerprint,
     shifted,
@@ -289,20 +290,21 @@ def _answer_part(fit, start, X, y, weight, losses, requests, fit_intercept):
     targets = shifted(fit.encode(y), fit.shift)
     with single_threaded_blas():
         for rows, features in _features(fit.features_of, fit.step, X):
-            for j, request in requests.items():
-                some = np.ascontiguousarray(targets[j, rows])
-                found = answer(
-                    features, losses[j], some, weight[rows], request, fit_intercept
-                )
-                answers[j] = answers[j] + found if j in answers else found
+            some = np.ascontiguousarray(targets[:, rows])
+            add_answers(
+                answers,
+                answer_all(
+                    features, losses, some, weight[rows], requests, fit_intercept
+                ),
+            )
     return answers
 
 
 def _add_answers(parts):
     """Add up answers of several partitions, in their order."""
-    total = parts[0]
-    for part in parts[1:]:
-        total = {j: total[j] + found for j, found in part.items()}
+    total = {}
+    for part in parts:
+        add_answers(total, part)
     return total
 
 

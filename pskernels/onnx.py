@@ -23,18 +23,18 @@ from skl2onnx.algebra.onnx_ops import (
     OnnxArgMax,
     OnnxCast,
     OnnxConcat,
-    OnnxDiv,
     OnnxExp,
     OnnxGather,
     OnnxIdentity,
+    OnnxLog,
     OnnxMatMul,
     OnnxMax,
+    OnnxMin,
     OnnxMul,
     OnnxNeg,
     OnnxReduceSum,
-    OnnxReduceSumSquare,
     OnnxReshape,
-    OnnxSigmoid,
+    OnnxSoftmax,
     OnnxSub,
     OnnxTopK,
 )
@@ -45,6 +45,7 @@ from skl2onnx.common.data_types import (
     StringTensorType,
 )
 from skl2onnx.proto import onnx_proto
+from sklearn.utils.validation import check_is_fitted
 
 from pskernels import estimators
 from pskernels.kernels import RBF, Laplacian
@@ -59,8 +60,8 @@ class _Graph:
     def __init__(self, operator, container):
         self.model = operator.raw_operator
         self.version = container.target_opset
-        double = isinstance(operator.inputs[0].type, DoubleTensorType)
         types = onnx_proto.TensorProto
+        double = _type_of(operator) is DoubleTensorType
         self.dtype = types.DOUBLE if double else types.FLOAT
 
     def add(self, op, *inputs, **options):
@@ -70,26 +71,28 @@ class _Graph:
     def kernel(self, X):
         """Compute k(x, landmark) of all pairs."""
         model = self.model
+        if not isinstance(model.kernel_, (RBF, Laplacian)):
+            raise NotImplementedError(
+                "the kernels 'rbf' and 'laplacian' can be exported, not "
+                f"{model.kernel_}"
+            )
         landmarks = np.asarray(_dense(model.landmarks_), np.float64)
         center = landmarks.mean(axis=0)  # or distances would lose digits
         X = self.add(OnnxCast, X, to=onnx_proto.TensorProto.DOUBLE)
         X, landmarks = self.add(OnnxSub, X, center[None]), landmarks - center
         kernel = model.kernel_
         if isinstance(kernel, RBF):
-            squares = self.add(OnnxReduceSumSquare, X, LAST, keepdims=1)
+            squares = self.add(OnnxMul, X, X)
+            squares = self.add(OnnxReduceSum, squares, LAST, keepdims=1)
             products = self.add(OnnxMatMul, X, -2 * landmarks.T)
             distances = self.add(OnnxAdd, squares, products)
             distances = self.add(OnnxAdd, distances, (landmarks**2).sum(axis=1)[None])
             distances = self.add(OnnxMax, distances, np.zeros(1))
-        elif isinstance(kernel, Laplacian):
+        else:
             shape = np.array([-1, 1, landmarks.shape[1]])
             X = self.add(OnnxReshape, X, shape)
             sizes = self.add(OnnxAbs, self.add(OnnxSub, X, landmarks[None]))
             distances = self.add(OnnxReduceSum, sizes, LAST, keepdims=0)
-        else:
-            raise NotImplementedError(
-                f"the kernels 'rbf' and 'laplacian' can be exported, not {kernel}"
-            )
         return self.add(
             OnnxExp, self.add(OnnxMul, distances, np.array([-kernel.gamma]))
         )
@@ -111,6 +114,15 @@ def _dense(points):
     return points.toarray() if hasattr(points, "toarray") else points
 
 
+def _labels(classes):
+    """Make classes whole numbers, or text."""
+    if classes.dtype.kind in "biuf" and (classes == classes.astype(np.int64)).all():
+        return classes.astype(np.int64)
+    if classes.dtype.kind in "biuf":
+        raise NotImplementedError(f"labels must be int64 or text, got {classes}")
+    return classes.astype(str).astype(object)
+
+
 def _width(model):
     """Count the columns of predictions."""
     return int(np.prod(model.intercept_.shape)) if np.ndim(model.intercept_) else 1
@@ -122,6 +134,7 @@ def _type_of(operator):
 
 
 def _regressor_shapes(operator):
+    check_is_fitted(operator.raw_operator)
     n = operator.inputs[0].get_first_dimension()
     shape = [n, _width(operator.raw_operator)]
     operator.outputs[0].type = _type_of(operator)(shape)
@@ -138,8 +151,9 @@ def _convert_regressor(scope, operator, container):
 
 def _classifier_shapes(operator):
     n = operator.inputs[0].get_first_dimension()
-    classes = operator.raw_operator.classes_
-    label = Int64TensorType if classes.dtype.kind in "biu" else StringTensorType
+    check_is_fitted(operator.raw_operator)
+    classes = _labels(operator.raw_operator.classes_)
+    label = StringTensorType if classes.dtype == object else Int64TensorType
     operator.outputs[0].type = label([n])
     operator.outputs[1].type = _type_of(operator)([n, len(classes)])
 
@@ -150,19 +164,18 @@ def _convert_classifier(scope, operator, container):
     if len(model.classes_) == 2:
         opposite = graph.add(OnnxNeg, decisions)
         decisions = graph.add(OnnxConcat, opposite, decisions, axis=1)
-    if model.classes_.dtype.kind in "biu":
-        classes = model.classes_.astype(np.int64)
-    else:
-        classes = model.classes_.astype(str).astype(object)
+    classes = _labels(model.classes_)
     best = graph.add(OnnxArgMax, decisions, axis=1, keepdims=0)
     label = graph.add(OnnxGather, classes, best, axis=0)
     graph.add(OnnxIdentity, label, output_names=[operator.outputs[0]]).add_to(
         scope, container
     )
     if hasattr(model, "predict_proba"):
-        sizes = graph.add(OnnxSigmoid, decisions)
-        total = graph.add(OnnxReduceSum, sizes, LAST, keepdims=1)
-        decisions = graph.add(OnnxDiv, sizes, total)
+        # log σ(d) = min(d, 0) - log(1 + exp(-|d|)): σ itself may be 0 for all classes
+        sizes = graph.add(OnnxExp, graph.add(OnnxNeg, graph.add(OnnxAbs, decisions)))
+        logs = graph.add(OnnxLog, graph.add(OnnxAdd, sizes, np.ones(1)))
+        logs = graph.add(OnnxSub, graph.add(OnnxMin, decisions, np.zeros(1)), logs)
+        decisions = graph.add(OnnxSoftmax, logs, axis=1)
     graph.finish(decisions, operator.outputs[1], scope, container)
 
 

@@ -106,7 +106,7 @@ class Answer:
         return Answer(**sums)
 
 
-def answer(features, loss, y, weight, request, fit_intercept):
+def answer(features, loss, y, weight, request, fit_intercept, gram=None):
     """Answer a request for some points.
 
     Parameters
@@ -118,6 +118,8 @@ def answer(features, loss, y, weight, request, fit_intercept):
         Those of all points, not of these alone, add up to 1.
     request : Request
     fit_intercept : bool
+    gram : array, optional
+        The Gram matrix, where it is known: that of squares is the same for all outputs.
 
     Returns
     -------
@@ -144,6 +146,8 @@ def answer(features, loss, y, weight, request, fit_intercept):
     if fit_intercept and not loss.smooth:
         moved_excess, moved = _moves(points, e, zeta, curvature[0] > 0)
     pull = features.t_dot(np.concatenate([flows, moved]))
+    if gram is None:
+        gram = features.inner.gram(curvature[0], bordered=fit_intercept)
     return Answer(
         value=value,
         excess=excess,
@@ -152,7 +156,7 @@ def answer(features, loss, y, weight, request, fit_intercept):
         moved_excess=moved_excess,
         moved_flow=moved.sum(axis=1),
         moved_pull=pull[len(flows) :],
-        gram=features.inner.gram(curvature[0], bordered=fit_intercept),
+        gram=gram,
         hidden=points.rounding(e, zeta, np.array([request.error])),
         n_active=int(n_active.sum()),
         largest=features.largest if request.survey else None,

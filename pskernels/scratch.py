@@ -111,10 +111,21 @@ def choose_storage(features_of, n, may_round):
     for one in candidates:
         n_bytes = one.r * one.dtype.itemsize
         cost = _seconds(one) + n_bytes * (WRITE_COST + later * READ_COST)
-        if cost < best[0] and _has_space(n * n_bytes):
+        if cost < best[0]:
             best = cost, one, n_bytes
+    # the room for a file must not decide on rounding, or on any bit of the result
     _, chosen, n_bytes = best
-    return chosen, None if n_bytes is None else Scratch(chosen.r, chosen.dtype)
+    return chosen, None if n_bytes is None else _open(chosen, n * n_bytes)
+
+
+def _open(features_of, n_bytes):
+    """Open a file for so many bytes; None if there is no room, or no folder for it."""
+    try:
+        if _has_space(n_bytes):
+            return Scratch(features_of.r, features_of.dtype)
+    except OSError:
+        pass
+    return None
 
 
 def _seconds(features_of):
@@ -133,7 +144,7 @@ def _seconds(features_of):
 def _has_space(n_bytes):
     """Tell whether the disk of temporary files has room, and is a disk."""
     folder = tempfile.gettempdir()
-    if not hasattr(os, "posix_fadvise") or _file_system(folder) in IN_MEMORY:
+    if not hasattr(os, "preadv") or _file_system(folder) in IN_MEMORY:
         return False
     return n_bytes <= SPARE * shutil.disk_usage(folder).free
 

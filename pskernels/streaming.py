@@ -16,6 +16,7 @@ from pskernels._products import EPS
 from pskernels._progress import progress
 from pskernels._threads import single_threaded_blas
 from pskernels.checkpoint import pack_answers, unpack_answers
+from pskernels.losses import Squared
 from pskernels.passes import answer
 
 # What a chunk of features takes: 2**25 bytes are 83,000 rows of 100 features in
@@ -132,11 +133,12 @@ class Chunks:
         answers, total = {}, len(self.X)
         with single_threaded_blas(), progress(total, "rows", verbose) as report:
             for features, targets, weight in self:
-                for j, request in requests.items():
-                    found = answer(
-                        features, losses[j], targets[j], weight, request, fit_intercept
-                    )
-                    answers[j] = answers[j] + found if j in answers else found
+                add_answers(
+                    answers,
+                    answer_all(
+                        features, losses, targets, weight, requests, fit_intercept
+                    ),
+                )
                 report(len(weight))
         return answers
 
@@ -165,6 +167,24 @@ class Chunks:
     def survey(self):
         """Find the largest |z| of each column, by a pass over all chunks."""
         return np.max([features.largest for features, _, _ in self], axis=0)
+
+
+def answer_all(features, losses, targets, weight, requests, fit_intercept):
+    """Answer the requests of outputs, {number: Request}, for some points."""
+    found, gram = {}, None
+    for j, request in requests.items():
+        found[j] = answer(
+            features, losses[j], targets[j], weight, request, fit_intercept, gram
+        )
+        if isinstance(losses[j], Squared):  # of all outputs
+            gram = found[j].gram
+    return found
+
+
+def add_answers(answers, others):
+    """Add the answers of some points to those of others, in place."""
+    for j, found in others.items():
+        answers[j] = answers[j] + found if j in answers else found
 
 
 def shifted(targets, shift):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from pskernels import Adam, Huber, Pinball, solve
+from pskernels import Adam, ConvergenceWarning, Huber, Pinball, solve
 from pskernels.estimators import (
     KernelSketch,
     SketchedKernelClassifier,
@@ -118,6 +118,19 @@ class TestSquares:
         model.fit(X, y).partial_fit(X, -y)
         np.testing.assert_allclose(model.predict(X), again.predict(X), rtol=1e-5)
 
+    def test_targets_that_drift_far_away_are_not_certified(self):
+        """Sums around the first batch have lost the digits of the others."""
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(1000, 3))
+        y = 1e-6 * (np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=1000))
+        y[:100] += 1e7
+        weight = np.r_[np.full(100, 1e-30), np.ones(900)]
+        model = SketchedKernelRegressor(loss="squared", **OPTIONS)
+        model.partial_fit(X[:100], y[:100], weight[:100])
+        with pytest.warns(ConvergenceWarning):
+            model.partial_fit(X[100:], y[100:], weight[100:])
+        assert not model.converged_ and model.dual_gap_ > 1e-3
+
     def test_a_pickle_goes_on(self):
         X, y = make_data()
         model = SketchedKernelRegressor(loss="squared", **OPTIONS)
@@ -156,7 +169,7 @@ class TestAdam:
         assert values[-1] < 1.05 * least
         assert values[-1] - least < 0.6 * (values[0] - least)
         assert np.isnan(model.dual_gap_) and not model.converged_
-        assert model.n_iter_ == 39 * 16  # 500 rows are 16 steps; the first were fitted
+        assert model.n_iter_ == 40 * 16  # 500 rows are 16 steps
 
     def test_the_first_batch_is_fitted(self):
         X, y = make_data()
@@ -173,13 +186,20 @@ class TestAdam:
         assert model.landmarks_ is landmarks
         assert 0 < np.abs(model.coef_ - before).max() < 1
 
+    def test_batches_of_little_weight_change_little(self):
+        X, y = make_data()
+        model = SketchedKernelRegressor(loss="absolute", **OPTIONS).partial_fit(X, y)
+        before = model.score(X, y)
+        model.partial_fit(X, np.full(len(y), 100.0), np.full(len(y), 1e-12))
+        assert model.score(X, y) > before - 0.05
+
     def test_the_solver_may_be_given(self):
         X, y = make_data()
         model = SketchedKernelRegressor(
             solver=Adam(learning_rate=1e-3, batch_size=100, shuffle=False), **OPTIONS
         )
         feed(model, X, y)
-        assert model.n_iter_ == 1 + 5 + 4
+        assert model.n_iter_ == 3 + 1 + 5 + 4
         with pytest.raises(ValueError, match="solver='auto'"):
             SketchedKernelRegressor(solver="lbfgs", **OPTIONS).partial_fit(X, y)
 
@@ -239,6 +259,13 @@ class TestClasses:
             found.append(model.predict(X).mean())
         assert found[1] > found[0] + 0.05
 
+    def test_gamma_by_folds(self):
+        X, y = make_data(300)
+        labels = np.digitize(y, [6.5, 7.5])
+        model = SketchedKernelClassifier(**OPTIONS | dict(gamma="cv"))
+        model.partial_fit(X, labels, classes=[0, 1, 2])
+        assert model.score(X, labels) > 0.6
+
     def test_labels_are_checked(self):
         X, y = make_data(300)
         labels = np.where(y > 7, "a", "b")
@@ -251,6 +278,16 @@ class TestClasses:
             SketchedKernelClassifier(class_weight="balanced").partial_fit(
                 X, labels, classes=["a", "b"]
             )
+        for classes in ([], ["a"]):
+            with pytest.raises(ValueError, match="at least two classes"):
+                model.partial_fit(X, labels, classes=classes)
+        with pytest.raises(ValueError, match="more than 0"):
+            SketchedKernelClassifier(class_weight={"a": 0.0, "b": 0.0}).partial_fit(
+                X, labels, classes=["a", "b"]
+            )
+        balanced = SketchedKernelClassifier(class_weight="balanced", **OPTIONS)
+        with pytest.raises(ValueError, match="balanced"):
+            balanced.fit(X, labels).partial_fit(X, labels)
         assert not hasattr(model, "feature_map_")
         model.partial_fit(X, labels, classes=["a", "b"])
         with pytest.raises(ValueError, match="those of before"):
@@ -303,6 +340,50 @@ def test_compressed_models_begin_anew():
     small = model.compress(10).partial_fit(X, -y)
     assert len(small.landmarks_) == 10
     assert np.corrcoef(small.predict(X), -model.predict(X))[0, 1] > 0.9
+
+
+@pytest.mark.parametrize("loss", ["squared", "absolute"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(alpha=-1.0),
+        dict(alpha=0),
+        dict(tol=-1.0),
+        dict(solver="junk"),
+        dict(output_matrix="junk"),
+    ],
+    ids=str,
+)
+def test_parameters_are_checked(loss, options):
+    X, y = make_data(100)
+    with pytest.raises((TypeError, ValueError), match=next(iter(options))):
+        SketchedKernelRegressor(loss=loss, **OPTIONS, **options).partial_fit(X, y)
+
+
+@pytest.mark.parametrize("change", [dict(loss="huber"), dict(fit_intercept=False)])
+def test_parameters_stay(change):
+    X, y = make_data(100)
+    model = SketchedKernelRegressor(loss="squared", **OPTIONS).partial_fit(X, y)
+    with pytest.raises(ValueError, match="must stay"):
+        model.set_params(**change).partial_fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_targets_that_overflow_are_refused():
+    X, y = make_data(100)
+    model = SketchedKernelRegressor(loss="squared", **OPTIONS).partial_fit(X, y)
+    before = model.coef_.copy()
+    with pytest.raises(ValueError, match="overflow"):
+        model.partial_fit(X, 1e200 * y)
+    np.testing.assert_array_equal(model.partial_fit(X, y).coef_.shape, before.shape)
+    assert model.converged_
+
+
+def test_a_warm_fit_has_the_kernel_that_is_asked_for():
+    X, y = make_data(300)
+    model = SketchedKernelRegressor(**OPTIONS, warm_start=True).fit(X, y)
+    model.set_params(gamma=5.0).partial_fit(X, y)
+    assert model.fit(X, y).kernel_.gamma == 5.0
 
 
 def test_what_has_no_partial_fit():

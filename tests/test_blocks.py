@@ -1,7 +1,10 @@
 """Predictions and features block by block: of sources, and into a given array."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 
 from pskernels.estimators import (
     KernelSketch,
@@ -16,8 +19,8 @@ OPTIONS = dict(n_components=15, random_state=0)
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    """Make blocks of 13 rows of float64."""
-    monkeypatch.setattr("pskernels.estimators.base.READ_BYTES", 13 * 3 * 8)
+    """Make blocks of 13 rows of float64, and one number for each."""
+    monkeypatch.setattr("pskernels.estimators.base.READ_BYTES", 13 * 4 * 8)
 
 
 @pytest.fixture(name="X")
@@ -80,8 +83,6 @@ def test_a_memory_map_is_filled(X, tmp_path):
 
 
 def test_memory_does_not_depend_on_n(tmp_path, monkeypatch):
-    import tracemalloc
-
     monkeypatch.setattr("pskernels.estimators.base.READ_BYTES", 2**16)
     n = 100_000
     X = np.lib.format.open_memmap(tmp_path / "X.npy", "w+", np.float32, (n, 5))
@@ -94,6 +95,29 @@ def test_memory_does_not_depend_on_n(tmp_path, monkeypatch):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2**20  # X has 2 MB, and its features 6
+
+
+def test_results_that_are_wide_keep_to_the_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr("pskernels.estimators.base.READ_BYTES", 2**24)
+    X = np.random.default_rng(0).normal(size=(20_000, 2))
+    model = KernelSketch(n_components=200, random_state=0, memory_limit=2**20)
+    model.fit(X)
+    shape = len(X), model.feature_map_.rank_
+    out = np.lib.format.open_memmap(tmp_path / "out.npy", "w+", np.float64, shape)
+    tracemalloc.start()
+    model.transform(X, out=out)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 * 2**20  # and 32 MB of features
+    np.testing.assert_allclose(out[-5:], model.transform(X[-5:]), atol=1e-9)
+
+
+def test_precomputed_kernels(X):
+    K = np.exp(-((X[:, None] - X) ** 2).sum(axis=2))
+    model = SketchedKernelRegressor(kernel="precomputed", **OPTIONS).fit(K, X[:, 0])
+    out = np.empty(len(X))
+    np.testing.assert_array_equal(model.predict(K, out=out), model.predict(K))
+    np.testing.assert_array_equal(model.predict(Source(K, "X")), out)
 
 
 def test_what_does_not_fit(X):
@@ -113,7 +137,7 @@ def test_what_does_not_fit(X):
         ValueError, match="rows 39 to 52, counted from 39: .*row 11, column 1"
     ):
         model.predict(Source(bad, "X"))
-    with pytest.raises(ValueError, match="not fitted"):
+    with pytest.raises(NotFittedError):
         SketchedKernelRegressor().predict(Source(X, "X"))
-    with pytest.raises(ValueError, match="not fitted"):
+    with pytest.raises(NotFittedError):
         KernelSketch().transform(X, out=np.empty((100, 15)))

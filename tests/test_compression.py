@@ -192,6 +192,13 @@ def test_classes_files_and_sparse_points(tmp_path):
     assert not hasattr(small.fit(X, labels), "compression_")
 
 
+def test_a_warm_start_does_not_keep_few_landmarks():
+    X, y = make_data()
+    model = fit(X, y, warm_start=True)
+    n_landmarks = len(model.landmarks_)
+    assert len(model.compress(30).fit(X, y).landmarks_) == n_landmarks
+
+
 @pytest.mark.parametrize("k", [0, -1, 2.5, 10**6, "all"])
 def test_numbers_of_landmarks_are_checked(k):
     X, y = make_data(100)
@@ -208,7 +215,7 @@ def test_what_cannot_be_compressed():
     with pytest.raises(ValueError, match="precomputed"):
         SketchedKernelRegressor(kernel="precomputed").fit(K, y).compress(3)
     model = fit(X, y, memory_limit=2**20)
-    model.feature_map_.memory_limit = 1000
+    model.set_params(memory_limit=1000)
     with pytest.raises(ValueError, match="memory_limit"):
         model.compress(50)
     with pytest.raises(ValueError, match="features"):

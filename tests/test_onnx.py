@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -73,7 +74,8 @@ def test_quantiles(noncrossing):
 
 @pytest.mark.parametrize("loss", ["hinge", "logistic"])
 @pytest.mark.parametrize(
-    "classes", [[0, 1], [3, 7, 9], ["no", "yes"], ["a", "bb", "c"], [False, True]]
+    "classes",
+    [[0, 1], [3, 7, 9], [1.0, 2.0], ["no", "yes"], ["a", "bb", "c"], [False, True]],
 )
 def test_classifiers(classes, loss):
     X, y = make_data()
@@ -101,8 +103,26 @@ def test_probabilities_by_name():
     assert [set(row) for row in scores] == [{"up", "down"}] * 5
 
 
-def test_other_kernels_are_refused():
+def test_probabilities_far_away():
+    """σ is 0 for all classes there, but not their logarithms."""
+    X, y = make_data(np.float64)
+    labels = np.digitize(y, np.quantile(y, [0.3, 0.6]))
+    model = SketchedKernelClassifier(loss="logistic", alpha=1e-9, **OPTIONS)
+    model.fit(X, labels)
+    model.dual_coef_, model.intercept_ = 500 * model.dual_coef_, model.intercept_ - 2e3
+    _, scores = run(model, X, options={"zipmap": False}, target_opset=15)
+    np.testing.assert_allclose(scores, model.predict_proba(X), rtol=1e-6, atol=1e-9)
+    assert np.isfinite(scores).all()
+
+
+def test_what_cannot_be_exported():
     X, y = make_data()
+    with pytest.raises(NotFittedError):
+        to_onnx(SketchedKernelRegressor(), X[:1])
+    labels = np.where(y > y.mean(), 2**63 + 5, 1).astype(np.uint64)
+    model = SketchedKernelClassifier(**OPTIONS).fit(X, labels)
+    with pytest.raises(NotImplementedError, match="labels"):
+        to_onnx(model, X[:1])
     model = SketchedKernelRegressor(kernel="matern32", **OPTIONS).fit(X, y)
     with pytest.raises(NotImplementedError, match="rbf"):
         to_onnx(model, X[:1])

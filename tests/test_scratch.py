@@ -115,13 +115,29 @@ def test_small_gaps_are_not_left_to_rounded_features(slow_kernel, made):
     assert [scratch.dtype for scratch in made] == [np.float64]
 
 
-def test_a_checkpoint_has_no_rounded_features(slow_kernel, made, tmp_path):
+def test_neither_room_nor_a_checkpoint_changes_a_bit(
+    slow_kernel, made, tmp_path, monkeypatch
+):
     X, y = make_data()
-    model = SketchedKernelRegressor(
+    kept = fit(X, y, tol=1e-2)
+    assert [scratch.dtype for scratch in made] == [np.float32]
+    again = SketchedKernelRegressor(
         n_components=20, gamma=0.2, random_state=0, tol=1e-2, memory_limit=LIMIT
     )
-    model.fit(Source(X, "X"), y, checkpoint=tmp_path / "passes")
-    assert [scratch.dtype for scratch in made] == [np.float64]
+    again.fit(Source(X, "X"), y, checkpoint=tmp_path / "passes")
+    np.testing.assert_array_equal(again.coef_, kept.coef_)
+
+    def refuse(*args, **kwargs):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    for name, value in (
+        ("_has_space", lambda n_bytes: False),
+        ("_has_space", refuse),
+        ("Scratch", refuse),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(pskernels.scratch, name, value)
+            np.testing.assert_array_equal(fit(X, y, tol=1e-2).coef_, kept.coef_)
 
 
 def test_a_full_disk(slow_kernel, made, monkeypatch):
@@ -196,9 +212,9 @@ class TestChoice:
 
     def test_needs_room_on_a_disk(self, monkeypatch):
         features_of = self.features(20, 50)
-        assert choose_storage(features_of, 10**15, True) == (features_of, None)
+        assert choose_storage(features_of, 10**15, False) == (features_of, None)
         monkeypatch.setattr(pskernels.scratch, "_file_system", lambda _: "tmpfs")
-        assert choose_storage(features_of, 1000, True) == (features_of, None)
+        assert choose_storage(features_of, 1000, False) == (features_of, None)
 
     def test_file_systems(self):
         assert pskernels.scratch._file_system("/proc/self") == "proc"

@@ -309,9 +309,15 @@ class SketchedEstimator(BaseEstimator):
         return min(n, MAX_ROWS, max(FIRST_ROWS, limit // (GROWTH_ARRAYS * 8 * n)))
 
     def _in_blocks(self, method, X, out=None):
-        """Apply a method to points: those of a source, or for `out`, block by block."""
+        """Apply a method to points: those of a source, or for `out`, block by block.
+
+        Should a later block have an error, `out` is filled up to there.
+        """
+        check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)
-        whole = out is None or not isinstance(X, np.ndarray)
+        if self._is_precomputed() and is_source(X):
+            X = open_points(X)[:]  # of which columns are read
+        whole = out is None or not isinstance(X, np.ndarray) or self._is_precomputed()
         if whole and not is_source(X):
             found = method(X)
             if out is None:
@@ -319,20 +325,23 @@ class SketchedEstimator(BaseEstimator):
             check_out(out, found.shape, found.dtype)[...] = found
             return out
         inputs = {"X": X} if isinstance(X, np.ndarray) else {}
-        X, checked = open_points(X, columns=names), False
-        n_bytes = min(READ_BYTES, check_memory_limit(self.memory_limit) // 4)
-        for start, end in X.blocks(n_bytes):
+        X = open_points(X, columns=names)
+        probe = method(Source(X[:1], "X"))
+        out = check_out(out, (len(X), *probe.shape[1:]), probe.dtype, **inputs)
+        # what is read, and what is found
+        row_bytes = X.shape[1] * X.dtype.itemsize + probe.nbytes
+        limit = min(READ_BYTES, check_memory_limit(self.memory_limit) // 4)
+        step = max(1, limit // row_bytes)
+        for start in range(0, len(X), step):
+            end = min(len(X), start + step)
             try:
-                found = method(Source(X[start:end], "X"))
+                out[start:end] = method(Source(X[start:end], "X"))
             except ValueError as error:
+                if " row " not in str(error):
+                    raise
                 raise ValueError(
                     f"in rows {start} to {end}, counted from {start}: {error}"
                 ) from error
-            if not checked:
-                shape = len(X), *found.shape[1:]
-                out = check_out(out, shape, found.dtype, **inputs)
-                checked = True
-            out[start:end] = found
         return out
 
     def save(self, path):
@@ -629,8 +638,9 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
         """Set what was learnt."""
         for name in ("compression_", "_batches"):
             vars(self).pop(name, None)
+        if getattr(self, "feature_map_", None) is not feature_map:
+            self._made_with = self._map_parameters()
         self.feature_map_ = feature_map
-        self._made_with = self._map_parameters()
         self.coef_ = result.coef
         self.intercept_ = result.intercept
         self.dual_coef_ = feature_map.fold(result.coef)
@@ -664,11 +674,13 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
         check_is_fitted(self)
         if X is not None:
             X = self._check_points(X, reset=False)
-        model = copy(self)
+        model, feature_map = copy(self), copy(self.feature_map_)
         vars(model).pop("_batches", None)
+        feature_map.memory_limit = self.memory_limit
         model.feature_map_, model.coef_, model.compression_ = compress(
-            self.feature_map_, self.coef_, self.dual_coef_, self.alpha_, k, X
+            feature_map, self.coef_, self.dual_coef_, self.alpha_, k, X
         )
+        model._made_with = {}  # by no parameters: a warm start would keep k landmarks
         model.dual_coef_ = model.feature_map_.fold(model.coef_)
         return model
 

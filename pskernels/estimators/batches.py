@@ -16,14 +16,14 @@ from sklearn.utils.metaestimators import available_if
 from pskernels._products import EPS
 from pskernels._robust import scale_of
 from pskernels._threads import resolve_n_threads, single_threaded_blas
-from pskernels._validation import check_real_array
+from pskernels._validation import check_option, check_positive, check_real_array
 from pskernels.estimators.defaults import default_alpha, is_auto
 from pskernels.estimators.state import all_or_nothing
 from pskernels.features import as_features
 from pskernels.losses import Squared, WeightedLoss
 from pskernels.outputs import Outputs
 from pskernels.passes import Model, PassProblem, Request, answer, solve_squares
-from pskernels.solvers import Adam, SolveResult, solve
+from pskernels.solvers import Adam, SolveResult, get_solver, solve
 from pskernels.solvers.base import warn_if_not_converged
 
 # Adam's by default: rows of a step, and its length in the unit of targets.  Of the
@@ -40,6 +40,7 @@ FROM_ZERO = 16
 class Batches:
     """What is kept of the rows so far."""
 
+    given: dict  # parameters that must not change
     n_first: int  # rows of the first batch
     unit: float  # of targets, which alpha is divided by
     shift: np.ndarray | float  # of outputs: what is taken from targets of squares
@@ -66,7 +67,7 @@ class Batches:
     def alpha(self, alpha):
         """Make alpha a number, by the rows so far."""
         if not is_auto(alpha, "alpha"):
-            return alpha
+            return check_positive(alpha, "alpha")
         n = self.total if self.is_whole else self.n_rows
         return default_alpha(n) / self.unit
 
@@ -124,17 +125,28 @@ class LearnsFromBatches:
             is_fitted = hasattr(self, "feature_map_")
             X, y, weight = self._check_data(X, y, sample_weight, reset=not is_fitted)
             weight = np.ones(len(y)) if weight is None else weight
-            if not weight.any():
+            used = np.flatnonzero(self._weigh_batch(y, weight))
+            if len(used) == 0:
                 raise ValueError("weights of a batch must add up to more than 0")
-            used = np.flatnonzero(weight)
             X, y, weight = X[used], y[used], weight[used]
+            check_positive(self.tol, "tol")
             if not is_fitted:
                 self._learn_batch(y, **options)
+            labels = y
             y, weight = self._encode_batch(y, weight)
             if batches is None:
-                batches = self._begin_batches(X, y, weight, landmarks)
+                if not is_fitted:
+                    self._fit_map_to_batch(X, labels, y, weight, landmarks)
+                elif landmarks is not None:
+                    raise ValueError("landmarks are those of the fit before")
+                batches = self._begin_batches(X, y, weight)
             elif landmarks is not None:
                 raise ValueError("landmarks are fixed by the first call of partial_fit")
+            elif batches.given != self._fixed_parameters():
+                raise ValueError(
+                    "parameters must stay as they were in the first call of "
+                    f"partial_fit, {batches.given}, got {self._fixed_parameters()}"
+                )
             if batches.adam is None:
                 batches, result = self._add_squares(batches, X, y, weight)
             else:
@@ -149,19 +161,24 @@ class LearnsFromBatches:
 
     def _encode_batch(self, y, weight):
         """Check and encode the targets of a batch; return them, and weights."""
-        return self._encode(y), weight
+        return self._encode(y), self._weigh_batch(y, weight)
 
-    def _begin_batches(self, X, y, weight, landmarks):
-        """Fit the map, unless `fit` has; find out what does not change later."""
+    def _weigh_batch(self, y, weight):
+        """Return weights, those of classes included, where these are given."""
+        return weight
+
+    def _fixed_parameters(self):
+        """Collect what sums and Adam's state are of."""
+        names = ("loss", "fit_intercept", "solver", "quantiles")
+        return {name: getattr(self, name) for name in names if hasattr(self, name)}
+
+    def _begin_batches(self, X, y, weight):
+        """Find out what does not change later."""
         is_squared = getattr(self, "loss", None) == "squared"
-        if hasattr(self, "feature_map_"):
-            if landmarks is not None:
-                raise ValueError("landmarks are those of the fit before")
-        else:
-            self._fit_map_to_batch(X, y, weight, landmarks)
         adam, shift = None, 0.0
         if is_squared:
             self.loss_, output_matrix = Squared(), self.output_matrix
+            get_solver(self.solver, self.loss_)  # which is checked, and not used
             shift = np.zeros(math.prod(self._decision_shape()))
             if self.fit_intercept:
                 Y = _by_output(self.loss_, y)
@@ -179,24 +196,25 @@ class LearnsFromBatches:
                 "output_matrix=None"
             )
         unit = self._alpha_unit(y, weight)
-        return Batches(len(y), unit, shift, outputs, adam=adam)
+        given = self._fixed_parameters()
+        return Batches(given, len(y), unit, shift, outputs, adam=adam)
 
-    def _fit_map_to_batch(self, X, y, weight, landmarks):
+    def _fit_map_to_batch(self, X, labels, y, weight, landmarks):
         """Fit the map to the first batch, or to given points."""
         if self._is_precomputed():
             raise ValueError("a precomputed kernel has no landmarks to be kept")
         self._warn_if_unscaled(X)
         seed = self._seed()
-        gamma, points, targets = self._choose_gamma(X, y, weight, seed), X, y
+        gamma, points = self._choose_gamma(X, labels, weight, seed), X
         if landmarks is not None:
-            points = self._check_points(landmarks, reset=False)
-            targets = weight = None
+            points, y, weight = self._check_points(landmarks, reset=False), None, None
             if is_auto(self.n_components, "n_components"):
-                raise ValueError("n_components='auto' needs no landmarks")
+                raise ValueError("n_components='auto' and landmarks exclude each other")
         make_map = self._map_maker(points, weight, gamma)
         self.feature_map_, _ = self._fit_map(
-            make_map, points, targets, weight, seed, form=None
+            make_map, points, y, weight, seed, form=None
         )
+        self._made_with = self._map_parameters()
 
     def _get_adam(self, y, weight):
         """Take the solver that was given, or one whose steps fit the targets."""
@@ -223,14 +241,18 @@ class LearnsFromBatches:
         fit_intercept = bool(self.fit_intercept)
         origin = Model(np.zeros(features.r), 0.0, 0.0)
         request = Request((), origin, error=0.0, survey=True)
-        found = [
-            answer(features, self.loss_, row, weight, request, fit_intercept)
-            for row in Y - batches.shift[:, None]
-        ]
+        found, gram = [], None  # which all outputs share
+        for row in Y - batches.shift[:, None]:
+            found.append(
+                answer(features, self.loss_, row, weight, request, fit_intercept, gram)
+            )
+            gram = found[0].gram
         if batches.answers is not None:
             found = [a + b for a, b in zip(batches.answers, found, strict=True)]
-        for other in found[1:]:
-            other.gram = found[0].gram  # which are equal
+            for other in found[1:]:
+                other.gram = found[0].gram
+        if not all(np.isfinite(sums.value).all() for sums in found):
+            raise ValueError("squares of y overflow float64; scale y")
         batches = replace(batches.add_rows(weight), answers=tuple(found))
         alpha = batches.alpha(self.alpha)
         outcomes = [
@@ -243,7 +265,7 @@ class LearnsFromBatches:
                     alpha=alpha,
                     fit_intercept=fit_intercept,
                     shift=float(shift),
-                    null_objective=float(sums.value.sum() / batches.total),
+                    null_objective=_null_objective(sums, batches.total, fit_intercept),
                 ),
                 sums.scaled(1 / batches.total),
                 self.tol,
@@ -255,12 +277,11 @@ class LearnsFromBatches:
         return batches, result
 
     def _go_on(self, batches, X, y, weight):
-        """Fit to the first batch; take steps with others."""
+        """Fit to the first batch, if that is possible; take steps with others."""
         is_first, batches = batches.n_batches == 0, batches.add_rows(weight)
         alpha = batches.alpha(self.alpha)
         Z = self.feature_map_.transform(X)
         if is_first and not hasattr(self, "coef_") and self._has_solution(y):
-            options = self._solve_options(weight)
             result = solve(
                 Z,
                 y,
@@ -268,35 +289,45 @@ class LearnsFromBatches:
                 alpha=alpha,
                 output_matrix=batches.outputs.matrix,
                 tol=self.tol,
-                **options,
+                **self._solve_options(weight),
             )
             state = batches.make_state(result.coef, result.intercept)
-            return replace(batches, state=state), result
-        Y = _by_output(self.loss_, y)
-        points = WeightedLoss(self.loss_, Y, weight / weight.sum(), self._n_threads())
+            # Adam learns how large gradients are, and does not move
+            batches = self._take_steps(batches, Z, y, weight, state, alpha, rate=0.0)
+            return batches, result
         state = batches.state
         if state is not None:
             state = state.copy()
         elif hasattr(self, "coef_"):
             state = batches.make_state(self.coef_, self.intercept_)
         else:
-            state = batches.make_state(np.zeros((self.feature_map_.rank_, len(Y))), 0.0)
+            d = batches.outputs.d
+            state = batches.make_state(np.zeros((self.feature_map_.rank_, d)), 0.0)
         epochs = (batches.n_rows - len(y)) / batches.n_first
+        rate = 1 / math.sqrt(1 + epochs)
+        batches = self._take_steps(batches, Z, y, weight, state, alpha, rate)
+        return batches, self._result_of_state(batches, alpha)
+
+    def _take_steps(self, batches, Z, y, weight, state, alpha, rate):
+        """Go over a batch with Adam, whose state is changed in place."""
+        Y = _by_output(self.loss_, y)
+        points = WeightedLoss(self.loss_, Y, weight / weight.sum(), self._n_threads())
         order = np.arange(len(y))
         if batches.adam.shuffle:
             np.random.default_rng([self._seed(), batches.n_steps]).shuffle(order)
-        n_steps = batches.n_steps + batches.adam.take_steps(
+        n_steps = batches.adam.take_steps(
             Z,
             points,
             order,
-            weight * (len(y) / weight.sum()),
+            weight * (batches.n_rows / batches.total),
             state,
             batches.n_steps,
-            (alpha, 1 / math.sqrt(1 + epochs), bool(self.fit_intercept)),
+            (alpha, rate, bool(self.fit_intercept)),
             batches.outputs.mix,
         )
-        batches = replace(batches, state=state, n_steps=n_steps)
-        return batches, self._result_of_state(batches, alpha)
+        if not np.isfinite(state).all():
+            raise ValueError("steps overflow float64; scale y, or give a solver")
+        return replace(batches, state=state, n_steps=batches.n_steps + n_steps)
 
     def _has_solution(self, y):
         """Tell whether every output has both classes, if these are classes."""
@@ -329,7 +360,10 @@ def _get_outputs(output_matrix, d):
     """Make outputs of a matrix that is given."""
     if isinstance(output_matrix, str) and output_matrix == "residual":
         raise ValueError("output_matrix='residual' needs all points: use fit")
-    if output_matrix is None or isinstance(output_matrix, str):
+    if isinstance(output_matrix, str):
+        check_option(output_matrix, "output_matrix", ("identity", "residual"))
+        output_matrix = None
+    if output_matrix is None:
         return Outputs.independent(d)
     return Outputs.of_matrix(check_real_array(output_matrix, "output_matrix"), d)
 
@@ -337,6 +371,12 @@ def _get_outputs(output_matrix, d):
 def _by_output(loss, y):
     """Check encoded targets, and make them of shape (outputs, rows)."""
     return np.ascontiguousarray(loss.check_targets(y).T).reshape(-1, len(y))
+
+
+def _null_objective(sums, total, fit_intercept):
+    """Find the objective of the best constant, or of 0, by sums at the first shift."""
+    value, flow = sums.value.sum() / total, sums.flow.sum() / total
+    return max(float(value - flow**2 / 2), 0.0) if fit_intercept else float(value)
 
 
 def _solve_sums(problem, sums, tol):

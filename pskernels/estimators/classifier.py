@@ -246,14 +246,25 @@ import numpy as np
     def _learn_batch(self, y, classes):
         if classes is None:
             raise ValueError("the first call of partial_fit needs classes, all labels")
+        self._set_classes(np.unique(classes))
+
+    def _encode_batch(self, y, weight):
+        self._check_labels(y)
+        return self._encode_chunk(y), self._weigh_batch(y, weight)
+
+    def _weigh_batch(self, y, weight):
+        if self.class_weight is None:
+            return weight
         if isinstance(self.class_weight, str):
             raise ValueError(
                 f"class_weight={self.class_weight!r} needs all points; give weights of "
                 "classes"
             )
-        self._set_classes(np.unique(classes))
+        weights = [self.class_weight.get(label, 1.0) for label in y.tolist()]
+        return weight * np.array(weights)
 
-    def _encode_batch(self, y, weight):
+    def _check_labels(self, y):
+        """Check that labels are those of known classes."""
         check_classification_targets(y)
         known = np.isin(y, self.classes_)
         if not known.all():
@@ -262,11 +273,6 @@ import numpy as np
                 f"y has the label {label!r}, which is none of the classes "
                 f"{self.classes_.tolist()}"
             )
-        if self.class_weight is not None:
-            weight = (
-                weight * self._class_weights(None)[np.searchsorted(self.classes_, y)]
-            )
-        return self._encode_chunk(y), weight
 
     def _balance(self, y, weight):
         if self.class_weight is None:
@@ -288,6 +294,8 @@ import numpy as np
             raise ValueError(
                 "y must have at least two classes (of positive weight), got one class: "
                 f"{classes.tolist()[0]!r}"
+                if len(classes)
+                else "there must be at least two classes, got none"
             )
         self.classes_ = classes
 

@@ -17,9 +17,15 @@ from typing import NamedTuple
 import numpy as np
 
 from pskernels._threads import single_threaded_blas
-from pskernels._validation import check_int, check_memory_limit, check_positive
+from pskernels._validation import (
+    check_int,
+    check_memory_limit,
+    check_option,
+    check_positive,
+)
 from pskernels.checkpoint import Checkpoint
 from pskernels.estimators.defaults import default_alpha, is_auto
+from pskernels.feature_map import STORAGES
 from pskernels.losses import Squared
 from pskernels.objective import gap_scale, relative_gap
 from pskernels.passes import Model, PassProblem, minimise, solve_squares
@@ -158,6 +164,7 @@ class FitsSources:
 
     def _fit_streamed(self, X, y, weight, path):
         seed = self._seed()
+        check_option(self.feature_storage, "feature_storage", STORAGES)
         if path is not None:
             checkpoint = Checkpoint(path, self._key_of_fit(X, y, weight))
             if not checkpoint.records:
@@ -183,8 +190,7 @@ class FitsSources:
         if self.verbose:
             self._say_cost(chunks, some)
         try:
-            # a fit that goes on later must not depend on the room for a file then
-            losses, makers = self._make_fits(chunks, some, alpha, rounds=path is None)
+            losses, makers = self._make_fits(chunks, some, alpha)
             log = None if path is None else PassLog(checkpoint, chunks)
             outcomes = run_passes(
                 chunks, losses, makers, bool(self.fit_intercept), log, self.verbose
@@ -288,7 +294,7 @@ class FitsSources:
         Y = self.loss_.check_targets(self._encode_chunk(y))
         return np.ascontiguousarray(Y.T).reshape(-1, len(y))
 
-    def _make_fits(self, chunks, some, alpha, rounds):
+    def _make_fits(self, chunks, some, alpha):
         """Make losses of outputs, and generators of requests, one for each."""
         features_of, starts = chunks.features_of, None
         if self._is_squared():
@@ -310,7 +316,7 @@ class FitsSources:
             starts, objectives = self._starts(
                 features_of, some, Y, alpha, len(chunks.X)
             )
-            self._choose_scratch(chunks, starts, objectives, alpha, rounds)
+            self._choose_scratch(chunks, starts, objectives, alpha)
             features_of = chunks.features_of
         losses = self.loss_.of_outputs(len(self._targets_of(some.y[:1])))
         largest = features_of.largest()
@@ -385,7 +391,7 @@ class FitsSources:
             objectives.append(second.objective)
         return models, objectives
 
-    def _choose_scratch(self, chunks, starts, objectives, alpha, rounds):
+    def _choose_scratch(self, chunks, starts, objectives, alpha):
         """Keep features in a file if that costs less; in float32 if tol allows."""
         if chunks.is_distributed or self.feature_storage == "recomputed":
             return
@@ -396,7 +402,7 @@ class FitsSources:
             for loss, start in zip(losses, starts, strict=True)
         ]
         small = np.array(hidden) <= ROUNDED_SHARE * self.tol * np.array(objectives)
-        may_round = rounds and (small.all() or self.feature_storage == "float32")
+        may_round = small.all() or self.feature_storage == "float32"
         chunks.features_of, chunks.scratch = choose_storage(
             chunks.features_of, len(chunks.X), may_round
         )
