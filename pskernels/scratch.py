@@ -16,17 +16,18 @@ import numpy as np
 
 from pskernels.kernels import CallableKernel
 
-# Passes over all points that a fit takes, about: gaps of 1e-3 take 2 to 6, smaller ones
-# more (`python bench/scaling.py passes`).
-EXPECTED_PASSES = 4
+# Passes over all points that a fit takes, about, of smooth losses and of others: gaps
+# of 1e-3 take 2 to 6, smaller ones more (`python bench/scaling.py passes`).
+SMOOTH_PASSES, EXPECTED_PASSES = 3, 4
 
 # Seconds, with two threads (`python bench/scaling.py scratch` measures them): a value
 # of the kernel in float64, and for each feature of a point; of a function in Python; to
-# form Z, for r² of a row; a byte written, and read, on a disk.  They are constants, and
-# not measured by every fit, so that a fit has the same result to the last bit.
+# form Z, for r² of a row; a byte written (twice what it takes, since disks go on with
+# it behind), and read.  They are constants, and not measured by every fit, so that a
+# fit has the same result to the last bit.
 VALUE_COST, FEATURE_COST, CALL_COST = 8e-10, 2e-11, 2e-8
 FORM_COST = 1.6e-11
-WRITE_COST, READ_COST = 1e-9, 7e-10
+WRITE_COST, READ_COST = 2e-9, 7e-10
 
 # A share of the free space that is left to others.
 SPARE = 0.5
@@ -88,7 +89,7 @@ class Scratch:
         self.file.close()
 
 
-def choose_storage(features_of, n, may_round):
+def choose_storage(features_of, n, is_smooth, may_round):
     """Choose what costs the least: features computed in every pass, kept, or rounded.
 
     Parameters
@@ -96,6 +97,8 @@ def choose_storage(features_of, n, may_round):
     features_of : ChunkFeatures
     n : int
         Rows.
+    is_smooth : bool
+        Whether the loss is smooth.
     may_round : bool
         Whether float32 has digits enough.
 
@@ -103,14 +106,14 @@ def choose_storage(features_of, n, may_round):
     -------
     (ChunkFeatures, Scratch or None)
     """
-    later = EXPECTED_PASSES - 1
-    best = EXPECTED_PASSES * _seconds(features_of), features_of, None
+    n_passes = SMOOTH_PASSES if is_smooth else EXPECTED_PASSES
+    best = n_passes * _seconds(features_of), features_of, None
     candidates = [features_of]
     if may_round and features_of.can_be_rounded:
         candidates.append(features_of.rounded())
     for one in candidates:
         n_bytes = one.r * one.dtype.itemsize
-        cost = _seconds(one) + n_bytes * (WRITE_COST + later * READ_COST)
+        cost = _seconds(one) + n_bytes * (WRITE_COST + (n_passes - 1) * READ_COST)
         if cost < best[0]:
             best = cost, one, n_bytes
     # the room for a file must not decide on rounding, or on any bit of the result

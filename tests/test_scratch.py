@@ -198,23 +198,23 @@ class TestChoice:
     def test_is_by_costs(self):
         # many landmarks for each feature, and few
         of_many, of_few = self.features(20, 50), self.features(20, 1)
-        chosen, scratch = choose_storage(of_many, 1000, may_round=False)
+        chosen, scratch = choose_storage(of_many, 1000, False, False)
         assert chosen is of_many and scratch.dtype == np.float64
         scratch.close()
-        chosen, scratch = choose_storage(of_many, 1000, may_round=True)
+        chosen, scratch = choose_storage(of_many, 1000, False, True)
         assert chosen.is_rounded and scratch.dtype == np.float32
         scratch.close()
-        assert choose_storage(of_few, 1000, may_round=True) == (of_few, None)
+        assert choose_storage(of_few, 1000, False, True) == (of_few, None)
         in_float32 = self.features(20, 50, np.float32)
-        chosen, scratch = choose_storage(in_float32, 1000, may_round=True)
+        chosen, scratch = choose_storage(in_float32, 1000, False, True)
         assert not chosen.is_rounded and scratch.dtype == np.float32
         scratch.close()
 
     def test_needs_room_on_a_disk(self, monkeypatch):
         features_of = self.features(20, 50)
-        assert choose_storage(features_of, 10**15, False) == (features_of, None)
+        assert choose_storage(features_of, 10**15, False, False) == (features_of, None)
         monkeypatch.setattr(pskernels.scratch, "_file_system", lambda _: "tmpfs")
-        assert choose_storage(features_of, 1000, False) == (features_of, None)
+        assert choose_storage(features_of, 1000, False, False) == (features_of, None)
 
     def test_file_systems(self):
         assert pskernels.scratch._file_system("/proc/self") == "proc"
