@@ -1,6 +1,6 @@
 """Fits to points that are not in memory: time, passes and memory by their number.
 
-    python bench/scaling.py              all parts, some ten minutes and 1 GB of disk
+    python bench/scaling.py              all parts, half an hour and 5 GB of disk
     python bench/scaling.py growth       n = 10⁵, 10⁶, 10⁷ from a memory map
 
 Points are float32, d = 10, s = 100, some 1,000 landmarks (p = 10/n), gaps of 1e-3.
