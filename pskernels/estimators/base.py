@@ -655,7 +655,9 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
         """Make a model of k of the landmarks, which predicts m/k times as fast.
 
         Landmarks are chosen one by one, so that the prediction without the intercept
-        can be kept; the coefficients are fitted anew, to that prediction.
+        can be kept; the coefficients are fitted anew, to that prediction.  For models
+        of p-sparsified sketches, which have up to 20 landmarks for each row: fewer than
+        rows are not enough.
 
         Parameters
         ----------

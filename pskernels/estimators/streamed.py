@@ -232,7 +232,9 @@ class FitsSources:
         seconds = 2 * (time.perf_counter() - start) / len(probe) * len(chunks.X)
         n, m = len(chunks.X), len(chunks.features_of.feature_map.sketch_.indices)
         n_bytes = n * (chunks.X.shape[1] * chunks.X.dtype.itemsize + 8)
-        passes = "one pass" if self._is_squared() else "some 2 to 10 passes"
+        passes = "one pass"
+        if not self._is_squared():
+            passes = "some 2 to 6 passes for a gap of 1e-3 (more for less)"
         print(
             f"{n} rows in {len(chunks.slices())} chunks, {n_bytes / 1e6:.0f} MB and "
             f"{n * m:.1e} kernel values in a pass; {passes}, some {seconds / 60:.2g} "
@@ -359,7 +361,8 @@ class FitsSources:
         several = len(self._targets_of(some.y[:1])) > 1
         if output_matrix is not None or (self.loss_.of_norm and several):
             raise ValueError(
-                "outputs that are learnt together need all points in memory, for which "
+                "outputs that are learnt together (by an output_matrix, or a loss of "
+                "their norm, as 'huber') need all points in memory, for which "
                 f"memory_limit={self._limit()} has no room: raise it, or fit them one "
                 "by one (noncrossing='sort', output_matrix=None, or loss='squared')"
             )
