@@ -405,10 +405,14 @@ def test_outputs_that_are_learnt_together_need_memory(rng):
     model = SketchedQuantileRegressor(
         n_components=20, memory_limit=SMALL, noncrossing="penalty"
     )
-    with pytest.raises(ValueError, match="learnt together .* need all points in memory"):
+    with pytest.raises(
+        ValueError, match="learnt together .* need all points in memory"
+    ):
         model.fit(Source(X, "X"), y)
     model = SketchedKernelRegressor(n_components=20, memory_limit=SMALL)
-    with pytest.raises(ValueError, match="learnt together .* need all points in memory"):
+    with pytest.raises(
+        ValueError, match="learnt together .* need all points in memory"
+    ):
         model.fit(Source(X, "X"), np.column_stack([y, y]))
 
 
