@@ -72,7 +72,7 @@ class _Graph:
         """Compute k(x, landmark) of all pairs."""
         model = self.model
         if not isinstance(model.kernel_, (RBF, Laplacian)):
-            raise NotImplementedError(
+            raise ValueError(
                 "the kernels 'rbf' and 'laplacian' can be exported, not "
                 f"{model.kernel_}"
             )
@@ -119,7 +119,7 @@ def _labels(classes):
     if classes.dtype.kind in "biuf" and (classes == classes.astype(np.int64)).all():
         return classes.astype(np.int64)
     if classes.dtype.kind in "biuf":
-        raise NotImplementedError(f"labels must be int64 or text, got {classes}")
+        raise ValueError(f"labels must be int64 or text, got {classes}")
     return classes.astype(str).astype(object)
 
 

@@ -1,5 +1,6 @@
 """Features in a temporary file: when that is chosen, and that it changes nothing."""
 
+import contextlib
 import errno
 import os
 
@@ -71,22 +72,14 @@ def test_rows_are_read_as_they_were_written(dtype):
 def test_features_that_are_kept_are_the_same(loss, slow_kernel, made):
     X, y = make_data()
     options = dict(loss=loss, tol=1e-6, max_iter=4 if loss == "pinball" else None)
-    with pytest.warns() if loss == "pinball" else _nothing():
+    with pytest.warns() if loss == "pinball" else contextlib.nullcontext():
         kept = fit(X, y, **options)
-    with pytest.warns() if loss == "pinball" else _nothing():
+    with pytest.warns() if loss == "pinball" else contextlib.nullcontext():
         computed = fit(X, y, feature_storage="recomputed", **options)
     (scratch,) = made
     assert scratch.dtype == np.float64 and scratch.file.closed
     np.testing.assert_array_equal(kept.coef_, computed.coef_)
     assert kept.dual_gap_ == computed.dual_gap_
-
-
-class _nothing:  # noqa: N801
-    def __enter__(self):
-        pass
-
-    def __exit__(self, *error):
-        pass
 
 
 @pytest.mark.parametrize(
