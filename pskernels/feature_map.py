@@ -301,8 +301,7 @@ class FeatureMap(KernelMap):
             with np.errstate(over="ignore"):  # solvers look at what is not finite
                 Z[start : start + step] = block
             largest = max(largest, float(np.einsum("ij,ij->i", block, block).max()))
-        rounding = FLOAT32_EPS / 2 * math.sqrt(largest * (1 + self.rank_ * EPS))
-        rounding += FLOAT32_LEAST * math.sqrt(self.rank_)
+        rounding = _rounding_of_rows(largest * (1 + self.rank_ * EPS), self.rank_)
         return Features(Z, n_threads, row_rounding=rounding)
 
     def _fit(self, X):
@@ -571,7 +570,7 @@ class ChunkFeatures:
         """A bound on the norm of what rounding takes of a row; ‖z‖² ≤ k(x, x) = 1."""
         if not self.is_rounded:
             return 0.0
-        return FLOAT32_EPS / 2 * (1 + 1e-6) + FLOAT32_LEAST * math.sqrt(self.r)
+        return _rounding_of_rows(1 + 1e-6, self.r)
 
     def __call__(self, X, n_threads=None):
         """Compute features of checked points."""
@@ -604,6 +603,11 @@ class ChunkFeatures:
         weights = np.abs(feature_map.sketch_.scaled_weights()[self.rows])
         sums = np.asarray(weights.sum(axis=1)).ravel()
         return absolute_product(sums, self.W) * (1 + self.r * FLOAT32_EPS)
+
+
+def _rounding_of_rows(largest, r):
+    """Bound the norm of what float32 takes of rows of r numbers, ‖z‖² ≤ largest."""
+    return FLOAT32_EPS / 2 * math.sqrt(largest) + FLOAT32_LEAST * math.sqrt(r)
 
 
 def _fill_maps(maps, outs, X, formed=True):
