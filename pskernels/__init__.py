@@ -18,7 +18,7 @@ except ImportError as error:
 from pskernels.compression import Compression
 from pskernels.feature_map import FeatureMap
 from pskernels.fourier import RandomFourierFeatures
-from pskernels.gram import SketchedGram, kernel_matmul, sketch_gram
+from pskernels.gram import SketchedGram, kernel_gradient, kernel_matmul, sketch_gram
 from pskernels.kernels import (
     RBF,
     Cosine,
@@ -49,6 +49,7 @@ from pskernels.metrics import (
 )
 from pskernels.outputs import graph_matrix, quantile_matrix
 from pskernels.plots import plot_convergence
+from pskernels.point_metric import Metric
 from pskernels.quantiles import QuantileResult, rearrange, solve_quantiles
 from pskernels.sketches import (
     ROS,
@@ -92,6 +93,7 @@ __all__ = [
     "Logistic",
     "Loss",
     "Matern",
+    "Metric",
     "Newton",
     "PSparsified",
     "Pinball",
@@ -111,6 +113,7 @@ __all__ = [
     "coverage",
     "crossing_loss",
     "graph_matrix",
+    "kernel_gradient",
     "kernel_matmul",
     "path",
     "pinball_loss",

@@ -2,6 +2,7 @@
 
     NativeTiles     W of any kind: panels of K are summed up in the cache
     SelectedTiles   W with one entry in each row: panels of K are the result
+    GradientTiles   gradients of W · K(landmarks, ·) at the points
 
 What they are part of, and tiles that come from Python, is in `_tiles`.
 """
@@ -13,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from pskernels import _gram
-from pskernels._points import COPY_BYTES, Rows, total_variance
+from pskernels._points import COPY_BYTES, Rows, in_metric, total_variance
 from pskernels._threads import threads_for
 from pskernels._validation import common_dtype
 
@@ -59,12 +60,13 @@ def _ceil_to(number, unit):
     return -(-number // unit) * unit
 
 
-def column_moments(X, with_variance, n_threads, memory_limit):
+def column_moments(X, with_variance, n_threads, memory_limit, metric=None):
     """Find column means (not finite if X is not), and the sum of variances or None.
 
     One pass over X, whose chunks are merged by the formula of Chan, Golub and
-    LeVeque.  The result does not depend on n_threads.
+    LeVeque.  The result does not depend on n_threads.  With a metric, moments of L·x.
     """
+    X = in_metric(X, metric)
     n, d = X.shape
     rows = Rows(X)
     if rows.sparse:
@@ -523,4 +525,91 @@ class SelectedTiles:
             packing.spec,
             self.col_unit,
             threads_for(cost, VALUE_GRAIN, self._n_threads),
+        )
+
+
+class GradientTiles:
+    """Gradients of Σ_r W[:, r] k(z_r, ·) at the points: arrays (outputs, d, n).
+
+    k is the kernel of points as they are packed, so that what `normalised` and the
+    Sobolev kernel change is the caller's.
+
+    Parameters
+    ----------
+    weights : array of shape (outputs, m)
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel,
+        center,
+        dtype,
+        landmarks,
+        points,
+        weights,
+        n_threads,
+        memory_limit,
+    ):
+        self._packing = packing = _Packing(kernel, center, dtype, None)
+        n_outputs, d, itemsize = len(weights), landmarks.d, dtype.itemsize
+        self.n, self.m = points.n, landmarks.n
+        self.shape = n_outputs, d
+        self.dtype = dtype
+        self._landmarks, self._points = landmarks, points
+        self._weights = weights.astype(dtype, copy=False)
+        most_rows = GROUP_BYTES // (itemsize * d)
+        self._row_tile = _ceil_to(max(1, min(ROW_TILE, most_rows)), packing.mr)
+        size = _gram.gradient_workspace_size(
+            dtype == np.float64, n_outputs, d, self._row_tile
+        )
+        size = _ceil_to(size, 64)
+        self.col_unit = packing.nr
+        point_bytes = itemsize * (2 * d + 2)
+        weight_bytes = itemsize * n_outputs
+        unit_bytes = self._row_tile * (point_bytes + weight_bytes)
+        least = size + unit_bytes + self.col_unit * point_bytes
+        _check_memory(least, memory_limit, n_outputs, d)
+        spare = memory_limit - least
+        # landmarks stay in the second-level cache while all points pass by
+        tiles = max(1, GROUP_BYTES // (itemsize * d * self._row_tile))
+        self.row_block = self._row_tile * min(tiles, 1 + spare // 4 // unit_bytes)
+        self._n_threads = min(n_threads, 1 + spare // 4 // size)
+        self.max_cols = self.n
+        if not points.is_contiguous(dtype):
+            most_bytes = min(COPY_BYTES, spare // 4)
+            unit = self.col_unit * point_bytes
+            self.max_cols = self.col_unit * (1 + most_bytes // unit)
+        self._cost = d + FIXED_COST + 2 * d * n_outputs
+        rows_cost = min(self.m, self.row_block) * self.col_unit * self._cost
+        self.first_cols = (
+            self._n_threads * self.col_unit * -(-FIRST_CALL_COST // rows_cost)
+        )
+        self._buffers = _aligned_buffers(self._n_threads, size)
+
+    def load_rows(self, start, end):
+        """Pack the landmarks [start, end) and their weights."""
+        A, a_norm = self._packing.pack(
+            self._landmarks, start, end, self._packing.mr, self._n_threads
+        )
+        self._loaded = dict(
+            A=A,
+            a_norm=a_norm,
+            tile_norm_max=_largest_of_tiles(a_norm, end - start, self._row_tile),
+            W=np.ascontiguousarray(self._weights[:, start:end]),
+        )
+
+    def add_columns(self, out, start, end, scale, accumulate, triangle):
+        """out (+)= gradients at points [start, end), of the loaded landmarks."""
+        cost = (end - start) * self._loaded["W"].shape[1] * self._cost
+        _gram.gradient_block(
+            self._points.get(start, end, self.dtype),
+            self._packing.center,
+            **self._loaded,
+            out=out,
+            buffers=self._buffers,
+            spec=self._packing.spec,
+            row_tile=self._row_tile,
+            accumulate=accumulate,
+            n_threads=threads_for(cost, VALUE_GRAIN, self._n_threads),
         )

@@ -4,6 +4,8 @@ Sparse points become dense in blocks alone, and nothing here takes more memory t
 is told to.
 """
 
+from copy import copy
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -27,9 +29,18 @@ class Rows:
 
     def reordered(self, order):
         """Take some of these rows, in another order."""
-        other = Rows(self.X)
+        other = copy(self)
         other._indices = order if self._indices is None else self._indices[order]
         other.n = len(order)
+        return other
+
+    def in_metric(self, metric, center):
+        """Take L·(x - center) of these rows; themselves if there is no metric."""
+        if metric is None:
+            return self
+        other = copy(self)
+        other.X = PointsInMetric(self.X, metric, center)
+        other.d, other.sparse = metric.d_seen, False
         return other
 
     def is_contiguous(self, dtype):
@@ -55,6 +66,39 @@ class Rows:
         if self.sparse:
             rows = rows.toarray()
         return np.ascontiguousarray(rows, dtype)
+
+
+class PointsInMetric:
+    """L·(x - center) of points, computed in float64 when they are read.
+
+    Parameters
+    ----------
+    X : array, sparse array or Source of shape (n, d)
+    metric : Metric
+    center : array of shape (d,), optional
+    """
+
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, X, metric, center=None):
+        self.shape = X.shape[0], metric.d_seen
+        self._X, self._metric = X, metric
+        self._center = 0.0 if center is None else center
+
+    def __getitem__(self, numbers):
+        """Read rows, or a pair of rows and columns."""
+        if isinstance(numbers, tuple):
+            rows, columns = numbers
+            return self[rows][:, columns]
+        rows = self._X[numbers]
+        if sp.issparse(rows):
+            rows = rows.toarray()
+        return self._metric.apply(rows.astype(np.float64) - self._center)
+
+
+def in_metric(X, metric):
+    """See points in a metric; X itself if there is none."""
+    return X if metric is None else PointsInMetric(X, metric)
 
 
 def total_variance(X, weight, memory_limit):

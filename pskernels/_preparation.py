@@ -17,11 +17,16 @@ def prepare(kernel, X, name, n_threads, memory_limit):
     """Check the values of X; return the kernel with its gamma, and the center."""
     if isinstance(kernel, Precomputed):  # only what is needed of it is read
         return kernel, None
+    if kernel.metric is not None and kernel.metric.d != X.shape[1]:
+        raise ValueError(
+            f"the metric has {kernel.metric.d} features, but {name} has {X.shape[1]}"
+        )
     needs_variance = getattr(kernel, "gamma", None) == "scale"
     moments = partial(column_moments, X)
     if hasattr(X, "column_moments"):  # a source, which may be on other machines
         moments = X.column_moments
-    mean, variance = moments(needs_variance, n_threads, memory_limit)
+    metric = kernel.metric if needs_variance else None
+    mean, variance = moments(needs_variance, n_threads, memory_limit, metric)
     if not np.isfinite(mean).all():
         raise_not_finite(X, name)
     if kernel.non_negative and X.min() < 0:
@@ -32,5 +37,5 @@ def prepare(kernel, X, name, n_threads, memory_limit):
     if isinstance(kernel, GammaKernel):
         kernel = kernel.with_gamma(X, variance, memory_limit)
     if not kernel.centred:
-        return kernel, np.zeros_like(mean)
+        return kernel, np.zeros(X.shape[1])
     return kernel, find_center(X, memory_limit)

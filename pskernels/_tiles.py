@@ -14,6 +14,7 @@ import scipy.sparse as sp
 
 from pskernels._engine import (
     DIRECT_ABOVE,
+    GradientTiles,
     NativeTiles,
     SelectedTiles,
     selected_landmarks,
@@ -147,7 +148,8 @@ def _sparse_tile(kernel, landmarks, points):
 
 def _by_sparse_products(kernel, landmarks, points):
     """Tell whether products of sparse rows are cheaper than blocks made dense."""
-    if not (landmarks.sparse and points.sparse and kernel.by_products):
+    sparse = landmarks.sparse and points.sparse and kernel.metric is None
+    if not (sparse and kernel.by_products):
         return False
     X = points.X
     if kernel.centred:  # as in dense tiles, far points lose their digits
@@ -203,17 +205,32 @@ def make_tiles(
         return PythonTiles(tile=_sparse_tile(kernel, landmarks, points), **python)
     options.update(
         kernel=kernel,
-        center=center,
-        landmarks=landmarks,
-        points=points,
         dtype=dtype,
         n_threads=n_threads,
+        **_in_metric(kernel.metric, landmarks, points, center),
     )
     selected = None if triangle else selected_landmarks(weights)
     if selected is None:
         return NativeTiles(**options)
     chosen, weights = selected
     return SelectedTiles(**(options | {"weights": weights}), chosen=chosen)
+
+
+def make_gradient_tiles(*, kernel, landmarks, points, center, weights, **options):
+    """Make the tiles of gradients, in L·x if the kernel has a metric."""
+    _check_product(kernel, center, landmarks, points, weights)
+    seen = _in_metric(kernel.metric, landmarks, points, center)
+    return GradientTiles(kernel=kernel, weights=weights, **seen, **options)
+
+
+def _in_metric(metric, landmarks, points, center):
+    """Collect landmarks, points and center, as compiled code is to see them."""
+    seen_center = center if metric is None else np.zeros(metric.d_seen)
+    return dict(
+        landmarks=landmarks.in_metric(metric, center),
+        points=points.in_metric(metric, center),
+        center=seen_center,
+    )
 
 
 # --------------------------------------------------------------------------

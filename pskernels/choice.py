@@ -121,7 +121,7 @@ def _nystroem_residuals(feature_map, X, m):
     the price for so few points.
     """
     n = X.shape[0]
-    kernel = get_kernel(feature_map.kernel, feature_map.gamma)
+    kernel = get_kernel(feature_map.kernel, feature_map.gamma, feature_map.metric)
     kernel, _ = prepare(kernel, X, "X", 1, feature_map.limits()[1])
     K = X[:, :m]
     if not is_precomputed(kernel):

@@ -114,9 +114,9 @@ class DaskSource(Source):
         ]
         return self.client.gather(futures)
 
-    def column_moments(self, with_variance, n_threads, memory_limit):
+    def column_moments(self, with_variance, n_threads, memory_limit, metric=None):
         """Merge the moments of partitions, by the formula of Chan and others."""
-        function = partial(_moments, with_variance, memory_limit)
+        function = partial(_moments, with_variance, memory_limit, metric)
         counts, means, variances = zip(*self.map_blocks(function), strict=True)
         counts, means = np.array(counts, float), np.array(means)
         mean = counts @ means / counts.sum()
@@ -179,9 +179,9 @@ def _take(rows, numbers):
     return rows[numbers]
 
 
-def _moments(with_variance, memory_limit, start, rows):
+def _moments(with_variance, memory_limit, metric, start, rows):
     rows = aligned(rows)
-    return len(rows), *column_moments(rows, with_variance, 1, memory_limit)
+    return len(rows), *column_moments(rows, with_variance, 1, memory_limit, metric)
 
 
 class _Fit(NamedTuple):

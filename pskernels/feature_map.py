@@ -45,6 +45,7 @@ from pskernels.features import EXACT_ENOUGH, FactoredFeatures, RecomputedFeature
 from pskernels.gram import (
     draw_sketch,
     fill_kernel_matmul,
+    find_gradients,
     sketch_landmarks,
 )
 from pskernels.kernel_map import KernelMap, check_coef, points_of_a_block
@@ -112,6 +113,8 @@ class FeatureMap(KernelMap):
     gamma : float, "scale" or "median", optional
         Scale of the kernel.  None means "scale": 1 / the sum of the
         columns' variances.
+    metric : array of shape (d,) or (r, d), or Metric, optional
+        L: the kernel sees L·x in place of x, see `sketch_gram`.
     sketch : Sketch or distribution, optional
         None means ``PSparsified(100)``, or n rows if there are fewer points.
     random_state : None, int, numpy Generator or numpy RandomState
@@ -186,6 +189,7 @@ class FeatureMap(KernelMap):
         kernel="rbf",
         *,
         gamma=None,
+        metric=None,
         sketch=None,
         random_state=None,
         n_threads=None,
@@ -194,6 +198,7 @@ class FeatureMap(KernelMap):
     ):
         self.kernel = kernel
         self.gamma = gamma
+        self.metric = metric
         self.sketch = sketch
         self.random_state = random_state
         self.n_threads = n_threads
@@ -321,7 +326,7 @@ class FeatureMap(KernelMap):
         of the whitening, in these rows.
         """
         X = self._check_points(X)
-        kernel = get_kernel(self.kernel, self.gamma)
+        kernel = get_kernel(self.kernel, self.gamma, self.metric)
         n_threads, memory_limit = self.limits()
         precomputed = isinstance(kernel, Precomputed)
         if precomputed and X.shape[0] != X.shape[1]:
@@ -501,6 +506,55 @@ class FeatureMap(KernelMap):
         self._check_fitted()
         m = len(self.sketch_.indices)
         return self._predict(X, check_coef(dual_coef, m, "dual_coef"), intercept)
+
+    def gradient(self, X, coef):
+        """Compute gradients of ``predict(·, coef)`` at points.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        coef : array of shape (rank_,) or (rank_, c)
+
+        Returns
+        -------
+        ndarray of shape (n, d), or (n, c, d)
+            As those of `kernel_gradient`.
+        """
+        return self.gradient_folded(X, self.fold(coef))
+
+    def gradient_folded(self, X, dual_coef):
+        """Compute gradients of K(·, landmarks_) @ dual_coef at points.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        dual_coef : array of shape (m,) or (m, c)
+
+        Returns
+        -------
+        ndarray of shape (n, d), or (n, c, d)
+        """
+        self._check_fitted()
+        if isinstance(self.kernel_, (CallableKernel, Precomputed)):
+            raise ValueError(
+                "gradients are those of kernels by name: a function or a precomputed "
+                "kernel has none"
+            )
+        dual_coef = check_coef(dual_coef, len(self.sketch_.indices), "dual_coef")
+        X = self.check_new_points(X)
+        n_threads, memory_limit = self.limits()
+        gradients = find_gradients(
+            _points.Rows(X),
+            self._landmark_rows(X),
+            dual_coef.reshape(len(dual_coef), -1),
+            kernel=self.kernel_,
+            center=self._center,
+            dtype=self._result_dtype(X),
+            n_threads=n_threads,
+            memory_limit=memory_limit,
+            verbose=self.verbose,
+        )
+        return gradients if dual_coef.ndim > 1 else gradients[:, 0]
 
     def _fill_prediction(self, out, X, dual_coef):
         n_threads, memory_limit = self.limits()

@@ -1,4 +1,4 @@
-"""Gram products that never form the Gram matrix: S·K, S·K·Sᵀ and K(X, Y)·B.
+"""Gram products that never form the Gram matrix: S·K, S·K·Sᵀ, K(X, Y)·B, gradients.
 
 Every product here is W · K(landmarks, points), with W = S_SG for a sketch and Bᵀ
 for `kernel_matmul`.  This module checks arguments; `_engine` computes.
@@ -21,10 +21,13 @@ from pskernels._validation import (
     raise_not_finite,
     warn_if_not_finite,
 )
-from pskernels.kernels import Precomputed, get_kernel
+from pskernels.kernels import CallableKernel, Precomputed, get_kernel
 from pskernels.sketches import Distribution, PSparsified, Sketch
 
 PARTS = ("SKSt", "SK")
+
+# Points whose gradients are finished at a time.
+GRADIENT_POINTS = 4096
 
 
 class _Parts(NamedTuple):
@@ -53,6 +56,7 @@ def sketch_gram(
     *,
     kernel="rbf",
     gamma=None,
+    metric=None,
     kind="rademacher",
     sketch=None,
     parts=PARTS,
@@ -83,6 +87,9 @@ def sketch_gram(
     gamma : float, "scale" or "median", optional
         Scale of the kernel.  None means "scale": 1 / the sum of the
         columns' variances.
+    metric : array of shape (d,) or (r, d), or Metric, optional
+        L: the kernel sees L·x in place of x, and "scale" the variances of that.  One
+        number for each feature, or a matrix.
     kind : {"rademacher", "gaussian"}
         Law of the non-zero entries.
     sketch : Sketch or distribution, optional
@@ -119,7 +126,7 @@ def sketch_gram(
     >>> SKSt.shape, SK.shape
     ((50, 50), (50, 10000))
     """
-    kernel = get_kernel(kernel, gamma)
+    kernel = get_kernel(kernel, gamma, metric)
     precomputed = isinstance(kernel, Precomputed)
     X = check_points(X, "X", accept_sparse=not precomputed)
     parts = _check_parts(parts, out)
@@ -181,6 +188,7 @@ def kernel_matmul(
     *,
     kernel="rbf",
     gamma=None,
+    metric=None,
     out=None,
     n_threads=None,
     memory_limit=None,
@@ -194,7 +202,7 @@ def kernel_matmul(
     Y : array of shape (m, d), or None
         None means X.  With ``kernel="precomputed"``, X is K(X, Y) and Y is None.
     B : array of shape (m,) or (m, c)
-    kernel, gamma, n_threads, memory_limit, verbose
+    kernel, gamma, metric, n_threads, memory_limit, verbose
         As for `sketch_gram`.  If Y is not X, gamma must be a number: that of the
         fit, ``kernel=sketched_gram.kernel``.
     out : ndarray of shape (n,) or (n, c), optional
@@ -212,8 +220,98 @@ def kernel_matmul(
     >>> psk.kernel_matmul(X, X, np.ones(3), kernel="linear")
     array([ 9., 39., 69.])
     """
+    kernel = get_kernel(kernel, gamma, metric)
+    precomputed = isinstance(kernel, Precomputed)
+    X, Y, B = _check_pair(kernel, X, Y, B)
+    limits = resolve_n_threads(n_threads), check_memory_limit(memory_limit)
+    dtype = common_dtype(X, Y, B)
+    out = check_out(out, (X.shape[0], *B.shape[1:]), dtype, X=X, Y=Y, B=B)
+    kernel, center = _prepare_pair(kernel, X, Y, B, *limits)
+    fill_kernel_matmul(
+        out,
+        _points.Rows(X),
+        _points.Rows(X.T if precomputed else Y),
+        B,
+        kernel=kernel,
+        center=center,
+        n_threads=limits[0],
+        memory_limit=limits[1],
+        verbose=verbose,
+    )
+    warn_if_not_finite(out, "K·B")
+    return out
+
+
+def kernel_gradient(
+    X,
+    Y,
+    B,
+    *,
+    kernel="rbf",
+    gamma=None,
+    metric=None,
+    n_threads=None,
+    memory_limit=None,
+    verbose=0,
+):
+    """Compute gradients of f(x) = Σ_j B_j k(x, y_j) at the points of X.
+
+    What `kernel_matmul` has the values of.  Nothing larger than the result and a tile
+    of K is formed.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+    Y : array of shape (m, d), or None
+        None means X.
+    B : array of shape (m,) or (m, c)
+    kernel, gamma, metric, n_threads, memory_limit, verbose
+        As for `kernel_matmul`; kernels that are functions or precomputed have no
+        gradient.
+
+    Returns
+    -------
+    ndarray of shape (n, d), or (n, c, d) for c functions
+        float32 if X, Y and B are, else float64.  Where f has no gradient, as that of
+        the laplacian and of the Matérn kernel of nu = 1/2 at points of Y, or of the
+        cosine at 0, terms without one count as 0; the Sobolev kernel takes the
+        gradient from above.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pskernels as psk
+    >>> X = np.array([[0.0], [1.0]])
+    >>> psk.kernel_gradient(X, X, [1.0, 0.0], gamma=1.0).round(4)
+    array([[ 0.    ],
+           [-0.7358]])
+    """
+    kernel = get_kernel(kernel, gamma, metric)
+    if isinstance(kernel, (CallableKernel, Precomputed)):
+        raise ValueError(
+            "gradients are those of kernels by name: a function or a precomputed "
+            f"kernel has none, got {kernel}"
+        )
+    X, Y, B = _check_pair(kernel, X, Y, B)
+    limits = resolve_n_threads(n_threads), check_memory_limit(memory_limit)
+    kernel, center = _prepare_pair(kernel, X, Y, B, *limits)
+    gradients = find_gradients(
+        _points.Rows(X),
+        _points.Rows(Y),
+        B.reshape(len(B), -1),
+        kernel=kernel,
+        center=center,
+        dtype=common_dtype(X, Y, B),
+        n_threads=limits[0],
+        memory_limit=limits[1],
+        verbose=verbose,
+    )
+    return gradients if B.ndim > 1 else gradients[:, 0]
+
+
+def _check_pair(kernel, X, Y, B):
+    """Check two sets of points and coefficients of the second one."""
     B = check_real_array(B, "B")
-    kernel = get_kernel(kernel, gamma)
     precomputed = isinstance(kernel, Precomputed)
     X = check_points(X, "X", accept_sparse=not precomputed)
     if precomputed and Y is not None:
@@ -234,30 +332,18 @@ def kernel_matmul(
             f"gamma={kernel.gamma!r} is ambiguous for two sets of points; give a "
             "number, or the kernel of the fit (sketch_gram(...).kernel)"
         )
-    memory_limit = check_memory_limit(memory_limit)
-    n_threads = resolve_n_threads(n_threads)
-    dtype = common_dtype(X, Y, B)
-    out = check_out(out, (X.shape[0], *B.shape[1:]), dtype, X=X, Y=Y, B=B)
+    return X, Y, B
 
+
+def _prepare_pair(kernel, X, Y, B, n_threads, memory_limit):
+    """Check the values of what `_check_pair` returns; find the kernel and a center."""
     name = "X" if X is Y else "Y"
     kernel, center = prepare(kernel, Y, name, n_threads, memory_limit)
     if X is not Y:
         prepare(kernel, X, "X", n_threads, memory_limit)
     if count_not_finite(B):
         raise_not_finite(B.reshape(len(B), -1), "B")
-    fill_kernel_matmul(
-        out,
-        _points.Rows(X),
-        _points.Rows(X.T if precomputed else Y),
-        B,
-        kernel=kernel,
-        center=center,
-        n_threads=n_threads,
-        memory_limit=memory_limit,
-        verbose=verbose,
-    )
-    warn_if_not_finite(out, "K·B")
-    return out
+    return kernel, center
 
 
 # --------------------------------------------------------------------------
@@ -289,6 +375,41 @@ def fill_kernel_matmul(out, points, landmarks, B, *, verbose, **options):
         **options,
     )
     _tiles.fill_product(out.reshape(points.n, -1).T, tiles, 1.0, "K·B", verbose)
+
+
+def find_gradients(points, landmarks, B, *, kernel, dtype, verbose, **options):
+    """Compute gradients of K(·, landmarks) @ B at points, an array (n, c, d)."""
+    tiles = _tiles.make_gradient_tiles(
+        kernel=kernel,
+        landmarks=landmarks,
+        points=points,
+        weights=B.T,
+        dtype=dtype,
+        **options,
+    )
+    metric = kernel.metric
+    out = np.empty((points.n, *tiles.shape), dtype)
+    _tiles.fill_product(out.transpose(1, 2, 0), tiles, 1.0, "gradients", verbose)
+    if kernel.normalised or kernel.non_negative:
+        _finish_gradients(out, points.in_metric(metric, 0.0), kernel)
+    if metric is not None:
+        out = metric.pull_back(out).astype(dtype, copy=False)
+    warn_if_not_finite(out.reshape(points.n, -1), "gradients")
+    return out
+
+
+def _finish_gradients(out, points, kernel):
+    """Do what a point has to itself: its norm (cosine), or its own factor (sobolev)."""
+    for start in range(0, points.n, GRADIENT_POINTS):
+        end = min(points.n, start + GRADIENT_POINTS)
+        x, part = points.get(start, end, np.float64)[:, None], out[start:end]
+        if kernel.non_negative:
+            part /= 1 + x
+            continue
+        norms = np.linalg.norm(x, axis=2, keepdims=True)
+        unit = np.divide(x, norms, out=np.zeros_like(x), where=norms > 0)
+        part -= unit * (unit * part).sum(axis=2, keepdims=True)
+        part *= np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
 
 
 # --------------------------------------------------------------------------

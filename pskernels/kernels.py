@@ -13,17 +13,19 @@ import numbers
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
-from pskernels._points import Rows, median_distance, squared_norms
+from pskernels._points import Rows, in_metric, median_distance, squared_norms
 from pskernels._validation import (
     check_int,
     check_option,
     check_positive,
     levels_to_the_caller,
 )
+from pskernels.point_metric import Metric, get_metric
 
 LOG2_E = 1 / math.log(2)
 
@@ -48,12 +50,27 @@ class Kernel:
     normalised: ClassVar[bool] = False
     non_negative: ClassVar[bool] = False
     by_products: ClassVar[bool] = False  # whether there is `of_products`
+    takes_metric: ClassVar[bool] = True
+
+    metric: Metric | None = field(default=None, kw_only=True, repr=False)
+
+    def __post_init__(self):
+        object.__setattr__(self, "metric", get_metric(self.metric))
+        if self.metric is None:
+            return
+        if not self.takes_metric:
+            raise ValueError(
+                "a metric is for kernels by name, not for a function or a precomputed "
+                "kernel, which see points as they are, or not at all"
+            )
+        if self.non_negative and (self.metric.L < 0).any():
+            raise ValueError(f"the metric of {self.name} must not be negative")
 
     def diagonal(self, X, indices):
         """Compute k(x, x) of the points at some indices."""
         if self.centred:  # shift-invariant
             return np.ones(len(indices))
-        squares = squared_norms(X[indices])
+        squares = squared_norms(in_metric(X, self.metric)[indices])
         return self.of_products(squares, squares, squares)
 
 
@@ -71,6 +88,7 @@ class GammaKernel(Kernel):
     median_metric: ClassVar[str] = "sqeuclidean"
 
     def __post_init__(self):
+        super().__post_init__()
         if self.gamma is None:
             object.__setattr__(self, "gamma", "scale")
         if isinstance(self.gamma, str):
@@ -85,7 +103,8 @@ class GammaKernel(Kernel):
         ----------
         X : ndarray or sparse array, shape (n, d)
         variance : float
-            The sum of the columns' variances, which "scale" needs.
+            The sum of the columns' variances, which "scale" needs; those of L·x, if
+            there is a metric.
         memory_limit : int
             Bytes that "median" may take.
         """
@@ -99,6 +118,7 @@ class GammaKernel(Kernel):
 
     def _median_gamma(self, X, memory_limit):
         """Find 1/(2·median |x - x'|²) of a subsample; laplacian: 1/median |x - x'|₁."""
+        X = in_metric(X, self.metric)
         median = median_distance(X, self.median_metric, memory_limit)
         factor = 1.0 if self.median_metric == "cityblock" else 0.5
         if not SMALLEST_VARIANCE <= median < np.inf:
@@ -277,6 +297,7 @@ class Sobolev(Kernel):
     non_negative: ClassVar = True
 
     def diagonal(self, X, indices):
+        X = in_metric(X, self.metric)
         return _in_blocks(lambda block: np.prod(1.0 + block, axis=1), X, indices)
 
 
@@ -295,6 +316,8 @@ def _squared_distances(products, x_squared, y_squared):
 class CallableKernel(Kernel):
     """A Python function of two arrays of points, (a, d) and (b, d) → (a, b)."""
 
+    takes_metric: ClassVar = False
+
     function: Callable
 
     def diagonal(self, X, indices):
@@ -308,6 +331,8 @@ class CallableKernel(Kernel):
 class Precomputed(Kernel):
     """X is the Gram matrix itself, an array or a memory map."""
 
+    takes_metric: ClassVar = False
+
     def diagonal(self, X, indices):
         return X[indices, indices]
 
@@ -315,9 +340,9 @@ class Precomputed(Kernel):
 KERNELS = {
     "rbf": RBF,
     "laplacian": Laplacian,
-    "matern12": lambda gamma=None: Matern(gamma, nu=0.5),
-    "matern32": lambda gamma=None: Matern(gamma, nu=1.5),
-    "matern52": lambda gamma=None: Matern(gamma, nu=2.5),
+    "matern12": partial(Matern, nu=0.5),
+    "matern32": partial(Matern, nu=1.5),
+    "matern52": partial(Matern, nu=2.5),
     "polynomial": Polynomial,
     "linear": Linear,
     "cosine": Cosine,
@@ -331,11 +356,20 @@ def is_precomputed(kernel):
     return kernel == "precomputed" or kernel == Precomputed()
 
 
-def get_kernel(kernel, gamma=None):
+def get_kernel(kernel, gamma=None, metric=None):
     """Find the kernel object behind a name, an object or a function.
 
-    `gamma` is for names; an object carries its own.
+    `gamma` is for names; an object carries its own, and may carry a metric.
     """
+    found = _get_kernel(kernel, gamma)
+    if metric is None:
+        return found
+    if found.metric is not None:
+        raise ValueError(f"a metric was given beside {kernel}, which has its own")
+    return replace(found, metric=metric)
+
+
+def _get_kernel(kernel, gamma):
     if isinstance(kernel, str):
         make = KERNELS[check_option(kernel, "kernel", KERNELS)]
         if gamma is None:

@@ -164,9 +164,9 @@ class Source:
         """Find the least number."""
         return min(self.map_blocks(_least_of))
 
-    def column_moments(self, with_variance, n_threads, memory_limit):
+    def column_moments(self, with_variance, n_threads, memory_limit, metric=None):
         """Do `_engine.column_moments` for all rows."""
-        return column_moments(self, with_variance, n_threads, memory_limit)
+        return column_moments(self, with_variance, n_threads, memory_limit, metric)
 
 
 class ParquetRows:

@@ -43,6 +43,12 @@ cdef extern from "engine.h" nogil:
         void (*value_panel)(
             const psk_kernel_spec *spec, double ratio, intp_t n_rows,
             const void *arguments, void *K_panel) noexcept nogil
+        void (*slope_panel)(
+            const psk_kernel_spec *spec, intp_t n_rows, const void *arguments,
+            void *slopes) noexcept nogil
+        void (*gradient_panel)(
+            const psk_kernel_spec *spec, intp_t d, intp_t n_rows, const void *A,
+            const void *B, const void *slopes, double *total) noexcept nogil
         void (*scatter_panel)(
             intp_t nnz, const int32_t *landmark, const int32_t *row,
             const void *weight, const void *K_panel, void *acc) noexcept nogil
@@ -676,6 +682,111 @@ def kernel_values(
                 engine.value_panel(&spec, ratios[g], n_padded, arguments, K_panel)
                 engine.weigh_panel(n_rows, n_cols, &a_weight[start], &b_weight[col],
                                    K_panel, &out[g, start, col], stride)
+
+
+cdef void gradient_tile(
+    const psk_engine *engine,
+    const psk_kernel_spec *spec,
+    const real_t *A,          # IN  packed landmarks
+    const real_t *a_norm,
+    const double *tile_norm_max,
+    const real_t *W,          # IN  (n_outputs, n_rows)
+    intp_t n_outputs,
+    intp_t n_rows,
+    intp_t row_tile,
+    const real_t *B,          # IN  (d, nr)
+    const real_t *b_norm,     # IN  (nr,)
+    const real_t *ones,       # IN  (nr,)
+    intp_t d,
+    real_t *panels,           # WORK (2, row_tile · nr)
+    double *total,            # OUT (n_outputs, d, nr)
+) noexcept nogil:
+    """total := Σ_r W[:, r] ∇k(z_r, ·) at the points of one panel."""
+    cdef:
+        intp_t mr = engine.mr
+        intp_t nr = engine.nr
+        intp_t tile, start, n, o
+        real_t *slopes = panels
+        real_t *weighed = panels + row_tile * nr
+    memset(total, 0, n_outputs * d * nr * sizeof(double))
+    for tile in range((n_rows + row_tile - 1) // row_tile):
+        start = tile * row_tile
+        n = min(row_tile, n_rows - start)
+        engine.kernel_panel(
+            spec, True, d, (n + mr - 1) // mr * mr, A + start * d, a_norm + start,
+            tile_norm_max[tile], B, b_norm, weighed)
+        engine.slope_panel(spec, (n + mr - 1) // mr * mr, weighed, slopes)
+        for o in range(n_outputs):
+            engine.weigh_panel(n, nr, W + o * n_rows + start, ones, slopes, weighed, nr)
+            engine.gradient_panel(
+                spec, d, n, A + start * d, B, weighed, total + o * d * nr)
+
+
+def gradient_block(
+    const real_t[:, ::1] points,      # IN  (n, d)
+    const double[::1] center,         # IN  (d,)
+    const real_t[::1] A,              # IN  packed landmarks
+    const real_t[::1] a_norm,         # IN  their squared norms
+    const double[::1] tile_norm_max,  # IN  (n_tiles,) largest a_norm of a tile
+    const real_t[:, ::1] W,           # IN  (n_outputs, n_rows)
+    real_t[:, :, :] out,              # OUT (n_outputs, d, n)
+    char[:, ::1] buffers,             # WORK (n_threads, gradient_workspace_size)
+    psk_kernel_spec spec,
+    intp_t row_tile,
+    bint accumulate,
+    int n_threads,
+):
+    """out (+)= factor * Σ_r W[:, r] ∇k(z_r, ·), k of packed points.
+
+    Parallel axis: panels of points, each owned by one thread.  Sums of a tile of
+    landmarks are carried to double.
+    """
+    cdef:
+        const psk_engine *engine = get_engine(real_t is double)
+        intp_t n = points.shape[0]
+        intp_t d = points.shape[1]
+        intp_t nr = engine.nr
+        intp_t n_outputs = out.shape[0]
+        intp_t panel, start, n_points, o, k, c
+        double scale = spec.factor
+        char *cursor
+        real_t *panels
+        real_t *B
+        real_t *b_norm
+        real_t *ones
+        double *total
+    for panel in prange((n + nr - 1) // nr, nogil=True, num_threads=n_threads,
+                        use_threads_if=n_threads > 1, schedule="static"):
+        cursor = &buffers[threadid(), 0]
+        total = <double *>take(&cursor, n_outputs * d * nr * sizeof(double))
+        panels = <real_t *>take(&cursor, 2 * row_tile * nr * sizeof(real_t))
+        B = <real_t *>take(&cursor, d * nr * sizeof(real_t))
+        b_norm = <real_t *>take(&cursor, nr * sizeof(real_t))
+        ones = <real_t *>cursor
+        for c in range(nr):
+            ones[c] = 1
+        start = panel * nr
+        n_points = min(nr, n - start)
+        pack_panel(&spec, &points[start, 0], n_points, d, &center[0], nr, B, b_norm)
+        gradient_tile(engine, &spec, &A[0], &a_norm[0], &tile_norm_max[0], &W[0, 0],
+                      n_outputs, W.shape[1], row_tile, B, b_norm, ones, d, panels,
+                      total)
+        for c in range(n_points):
+            for o in range(n_outputs):
+                for k in range(d):
+                    out[o, k, start + c] = <real_t>(
+                        scale * total[(o * d + k) * nr + c]
+                        + (out[o, k, start + c] if accumulate else 0))
+
+
+def gradient_workspace_size(
+    bint is_double, intp_t n_outputs, intp_t d, intp_t row_tile
+):
+    """Count bytes of a thread's workspace of `gradient_block`."""
+    cdef:
+        intp_t itemsize = 8 if is_double else 4
+        intp_t nr = get_engine(is_double).nr
+    return nr * (8 * n_outputs * d + itemsize * (2 * row_tile + d + 2)) + 5 * 64
 
 
 def column_moments(

@@ -57,6 +57,19 @@ typedef struct {
     void (*value_panel)(const psk_kernel_spec *spec, double ratio,
                         intptr_t n_rows, const void *arguments, void *K_panel);
 
+    /* slopes from arguments, both (n_rows, nr): the gradient of k(landmark, .) at
+     * a point is its slope times the direction of `gradient_panel`. */
+    void (*slope_panel)(const psk_kernel_spec *spec, intptr_t n_rows,
+                        const void *arguments, void *slopes);
+
+    /* total[k, c] += sum_r slopes[r, c] * direction(A[r, k], B[k, c]), total
+     * (d, nr).  The direction is a - b for kernels of Euclidean distances, the
+     * sign of it for the laplacian, a for kernels of scalar products, and 1
+     * where b < a for the Sobolev kernel.  n_rows is any number. */
+    void (*gradient_panel)(const psk_kernel_spec *spec, intptr_t d,
+                           intptr_t n_rows, const void *A, const void *B,
+                           const void *slopes, double *total);
+
     /* acc[row[e], :] += weight[e] * K_panel[landmark[e], :] */
     void (*scatter_panel)(intptr_t nnz, const int32_t *landmark,
                           const int32_t *row, const void *weight,

@@ -332,6 +332,174 @@ static void FN(value_panel)(const psk_kernel_spec *spec, double ratio,
 #undef VALUES
 }
 
+/* Argument -> slope, in place: what `direction` is multiplied by in the gradient
+ * of the kernel at a point.  Points are packed, their factor is the caller's. */
+INLINE void FN(slope)(const int kernel, const psk_kernel_spec *spec, vec acc[GROUP])
+{
+    vec q[GROUP];
+    switch (kernel) {
+    case PSK_RBF: /* k = 2^-|a - b|^2 */
+        FN(exp2_nonpositive)(acc);
+        EACH(g)
+            acc[g] *= (REAL)(2 / LOG2_E);
+        break;
+    case PSK_LAPLACIAN: /* k = 2^-|a - b|_1 */
+        FN(exp2_nonpositive)(acc);
+        EACH(g)
+            acc[g] *= (REAL)(1 / LOG2_E);
+        break;
+    case PSK_MATERN12: /* exp(-q) / q, and 0 where the point is the landmark */
+    case PSK_MATERN32: /* exp(-q) */
+    case PSK_MATERN52: /* (1 + q) exp(-q) / 3 */
+        EACH(g) {
+            acc[g] = FN(minimum)(acc[g], FN(spread)((REAL)4e6));
+            q[g] = FN(square_root)(acc[g]);
+            acc[g] = q[g] * (REAL)-LOG2_E;
+        }
+        FN(exp2_nonpositive)(acc);
+        EACH(g) {
+            if (kernel == PSK_MATERN12)
+                acc[g] = (vec)((ivec)(acc[g] / q[g]) & (q[g] > 0));
+            if (kernel == PSK_MATERN52)
+                acc[g] *= (1 + q[g]) * (REAL)(1.0 / 3.0);
+        }
+        break;
+    case PSK_POLYNOMIAL: { /* degree * (<a, b> + coef0)^(degree - 1) */
+        psk_kernel_spec lower = *spec;
+        lower.degree = spec->degree - 1;
+        FN(value)(kernel, &lower, acc);
+        EACH(g)
+            acc[g] *= (REAL)spec->degree;
+        break;
+    }
+    case PSK_LINEAR:
+        EACH(g)
+            acc[g] = FN(spread)(1);
+        break;
+    default: /* sobolev: the value */
+        break;
+    }
+}
+
+INLINE void FN(slopes)(const int kernel, const psk_kernel_spec *spec, intptr_t n,
+                       const REAL *arguments, REAL *slopes)
+{
+    for (intptr_t i = 0; i < n; i += GROUP * LANES) {
+        vec group[GROUP];
+        EACH(g)
+            group[g] = FN(load)(arguments + i + g * LANES);
+        FN(slope)(kernel, spec, group);
+        EACH(g)
+            FN(store)(slopes + i + g * LANES, group[g]);
+    }
+}
+
+static void FN(slope_panel)(const psk_kernel_spec *spec, intptr_t n_rows,
+                            const void *arguments, void *slopes)
+{
+#define SLOPES(kernel)                                                         \
+    case kernel:                                                               \
+        FN(slopes)(kernel, spec, n_rows * NR, arguments, slopes);              \
+        break
+    switch (spec->kernel) {
+        SLOPES(PSK_RBF);
+        SLOPES(PSK_LAPLACIAN);
+        SLOPES(PSK_MATERN12);
+        SLOPES(PSK_MATERN32);
+        SLOPES(PSK_MATERN52);
+        SLOPES(PSK_POLYNOMIAL);
+        SLOPES(PSK_LINEAR);
+        SLOPES(PSK_SOBOLEV);
+    }
+#undef SLOPES
+}
+
+/* How one feature of a landmark a and of a point b enters the gradient at b,
+ * for a slope w. */
+enum FN(direction) { FN(DIFFERENCE), FN(SIGN), FN(LANDMARK), FN(BELOW) };
+
+INLINE vec FN(turn)(const int direction, vec acc, vec w, vec a, vec b)
+{
+    switch (direction) {
+    case FN(SIGN): /* 0 where they are equal, as categories often are */
+        acc += (vec)((ivec)w & (a > b));
+        return acc - (vec)((ivec)w & (a < b));
+    case FN(LANDMARK):
+        return acc + w * a;
+    case FN(BELOW):
+        return acc + (vec)((ivec)w & (b < a));
+    default:
+        return acc + w * (a - b);
+    }
+}
+
+/* Features that are summed in step: their sums and points stay in registers. */
+#define KR (MR / 3)
+
+/* `n_k` (a constant) of the features of a panel, from number k on. */
+INLINE void FN(turn_features)(const int direction, const int n_k, intptr_t k,
+                              intptr_t d, intptr_t n_rows, const REAL *A,
+                              const REAL *B, const REAL *slopes, double *total)
+{
+    vec acc[KR][NV], b[KR][NV];
+    UNROLL
+    for (int i = 0; i < n_k; i++)
+        UNROLL
+        for (int v = 0; v < NV; v++) {
+            acc[i][v] = FN(spread)(0);
+            b[i][v] = FN(load)(B + (k + i) * NR + v * LANES);
+        }
+    for (intptr_t row = 0; row < n_rows; row += MR, A += d * MR) {
+        const int n = n_rows - row < MR ? (int)(n_rows - row) : MR;
+        for (int r = 0; r < n; r++) {
+            const REAL *w = slopes + (row + r) * NR;
+            UNROLL
+            for (int i = 0; i < n_k; i++)
+                UNROLL
+                for (int v = 0; v < NV; v++)
+                    acc[i][v] = FN(turn)(direction, acc[i][v],
+                                         FN(load)(w + v * LANES),
+                                         FN(spread)(A[(k + i) * MR + r]), b[i][v]);
+        }
+    }
+    for (int i = 0; i < n_k; i++)
+        for (int v = 0; v < NV; v++)
+            for (int lane = 0; lane < LANES; lane++)
+                total[(k + i) * NR + v * LANES + lane] += acc[i][v][lane];
+}
+
+INLINE void FN(turn_panel)(const int direction, intptr_t d, intptr_t n_rows,
+                           const REAL *A, const REAL *B, const REAL *slopes,
+                           double *total)
+{
+    intptr_t k = 0;
+    for (; k + KR <= d; k += KR)
+        FN(turn_features)(direction, KR, k, d, n_rows, A, B, slopes, total);
+    for (; k < d; k++)
+        FN(turn_features)(direction, 1, k, d, n_rows, A, B, slopes, total);
+}
+
+static void FN(gradient_panel)(const psk_kernel_spec *spec, intptr_t d,
+                               intptr_t n_rows, const void *A, const void *B,
+                               const void *slopes, double *total)
+{
+    switch (spec->kernel) {
+    case PSK_LAPLACIAN:
+        FN(turn_panel)(FN(SIGN), d, n_rows, A, B, slopes, total);
+        break;
+    case PSK_POLYNOMIAL:
+    case PSK_LINEAR:
+        FN(turn_panel)(FN(LANDMARK), d, n_rows, A, B, slopes, total);
+        break;
+    case PSK_SOBOLEV:
+        FN(turn_panel)(FN(BELOW), d, n_rows, A, B, slopes, total);
+        break;
+    default:
+        FN(turn_panel)(FN(DIFFERENCE), d, n_rows, A, B, slopes, total);
+        break;
+    }
+}
+
 static void FN(scatter_panel)(intptr_t nnz, const int32_t *landmark,
                               const int32_t *row, const void *weight_,
                               const void *K_panel_, void *acc_)
@@ -439,6 +607,8 @@ static const psk_engine FN(engine) = {
     .nr = NR,
     .kernel_panel = FN(kernel_panel),
     .value_panel = FN(value_panel),
+    .slope_panel = FN(slope_panel),
+    .gradient_panel = FN(gradient_panel),
     .scatter_panel = FN(scatter_panel),
     .gemm_panel = FN(gemm_panel),
     .scale_panel = FN(scale_panel),
@@ -451,5 +621,6 @@ static const psk_engine FN(engine) = {
 #undef NV
 #undef NR
 #undef GROUP
+#undef KR
 #undef EACH
 #undef LANES
