@@ -395,7 +395,7 @@ def test_sparse_sketches_have_as_many_entries_in_a_row(rng):
 )
 def test_options_that_need_memory(options, message, rng):
     X, y = make_data(rng)
-    options = dict(n_components=20, memory_limit=2**16) | options
+    options = dict(n_components=20, memory_limit=2**17) | options
     with pytest.raises(ValueError, match=message):
         SketchedKernelRegressor(**options).fit(Source(X, "X"), y)
 
