@@ -4,6 +4,7 @@
     X, y -> features -> loss, solver -> model                 regressor, quantile,
                                                               classifier
     ... for alphas × gammas × (kappas, epsilons), by folds    search
+    ... kernel, metric, alpha and rows within a time budget   auto
 
 Each stands on the functions of the package, which know nothing of scikit-learn.
 """
@@ -21,6 +22,11 @@ if tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 6):
         f"{sklearn.__version__}: pip install pskernels[sklearn]"
     )
 
+from pskernels.estimators.auto import (
+    AutoKernelClassifier,
+    AutoKernelRegressor,
+    AutoQuantileRegressor,
+)
 from pskernels.estimators.classifier import SketchedKernelClassifier
 from pskernels.estimators.displays import (
     ConvergenceDisplay,
@@ -38,6 +44,9 @@ from pskernels.estimators.search import (
 from pskernels.estimators.transformer import KernelSketch
 
 __all__ = [
+    "AutoKernelClassifier",
+    "AutoKernelRegressor",
+    "AutoQuantileRegressor",
     "CVResultsDisplay",
     "ConvergenceDisplay",
     "KernelSketch",

@@ -15,7 +15,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from pskernels._points import total_variance
+from pskernels._points import in_metric, total_variance
 from pskernels._random import philox_key
 from pskernels._threads import resolve_n_threads, single_threaded_blas
 from pskernels._validation import (
@@ -39,7 +39,7 @@ from pskernels.choice import (
 from pskernels.compression import compress
 from pskernels.estimators import saving
 from pskernels.estimators.batches import LearnsFromBatches
-from pskernels.estimators.defaults import default_alpha, is_auto
+from pskernels.estimators.defaults import DEFAULT_PENALTY, default_alpha, is_auto
 from pskernels.estimators.state import all_or_nothing
 from pskernels.estimators.streamed import FitsSources
 from pskernels.feature_map import (
@@ -61,6 +61,8 @@ from pskernels.kernels import (
     is_precomputed,
 )
 from pskernels.losses import LOSSES, Squared
+from pskernels.metric_learning import KERNELS, MetricLearner, find_importances
+from pskernels.point_metric import get_metric
 from pskernels.sketches import WITH_P, Sketch, SubSampling, get_sketch
 from pskernels.solvers import path
 from pskernels.sources import READ_BYTES, Source, is_source, open_points
@@ -72,6 +74,11 @@ FAR_FROM_ZERO = 1e4
 DROWNING = 0.99
 # Points on which both are looked for.
 SCALE_SUBSAMPLE = 1000
+
+# Metrics that come from the targets.
+LEARNT_METRICS = ("learn", "learn-full")
+# Rows on which alpha is chosen with them, and the last kernels are compared, at most.
+LEARNT_ROWS = 1000
 
 # Arrays of n × n_components that are there while rows are doubled.
 GROWTH_ARRAYS = 5
@@ -140,6 +147,8 @@ class SketchedEstimator(BaseEstimator):
 
     def _warn_if_unscaled(self, X):
         """Warn if one feature, or the distance from 0, is all that the kernel sees."""
+        if self._learns_kernel():  # from standardised features on
+            return
         kernel = get_kernel(self.kernel)
         if sp.issparse(X) or isinstance(kernel, (CallableKernel, Precomputed)):
             return
@@ -181,17 +190,72 @@ class SketchedEstimator(BaseEstimator):
             return check_int(self.random_state, "random_state", minimum=0)
         return int(philox_key(self.random_state)[0])
 
-    def _map_maker(self, X, weight, gamma):
-        """Make a function of a sketch that makes a map, not yet fitted."""
+    def _learns_kernel(self):
+        """Tell whether the kernel, or its metric, comes from the targets."""
+        if isinstance(self.metric, str):
+            check_option(self.metric, "metric", LEARNT_METRICS)
+        by_name = isinstance(self.kernel, str) and self.kernel == "auto"
+        return by_name or isinstance(self.metric, str)
+
+    def _learn_kernel(self, X, y, weight, seed, **options):
+        """Learn the kernel of targets y, and keep what was learnt beside it."""
+        kernels = KERNELS if self.kernel == "auto" else (self.kernel,)
+        if isinstance(get_kernel(kernels[0]), (CallableKernel, Precomputed)):
+            raise ValueError(
+                f"metric={self.metric!r} needs a kernel by name, which has a gradient, "
+                f"got {self.kernel!r}"
+            )
+        if isinstance(self.gamma, str):
+            raise ValueError(
+                f"gamma={self.gamma!r} is a rule for a kernel that is given; with "
+                "kernel='auto' or a metric that is learnt it must be a number, or None"
+            )
+        learnt = MetricLearner(
+            kernels=kernels,
+            metric=get_metric(self.metric) if self._has_metric() else self.metric,
+            gamma=None if self.gamma is None else check_positive(self.gamma, "gamma"),
+            groups=self._check_groups(X.shape[1]),
+            seed=seed,
+            n_threads=self.n_threads,
+            memory_limit=self.memory_limit,
+            **options,
+        ).learn(X, y, weight)
+        self.rounds_ = learnt.rounds
+        return learnt
+
+    def _has_metric(self):
+        return self.metric is not None and not isinstance(self.metric, str)
+
+    def _check_groups(self, d):
+        """Number the groups of features: 0, 1, …"""
+        if self.feature_groups is None:
+            return None
+        groups = np.asarray(self.feature_groups)
+        if groups.shape != (d,):
+            raise ValueError(
+                f"feature_groups must have a label for each of {d} features, got shape "
+                f"{groups.shape}"
+            )
+        return np.unique(groups, return_inverse=True)[1]
+
+    def _named_kernel(self, gamma):
+        """Make the kernel of the parameters, for one gamma."""
         if isinstance(gamma, str) and gamma not in GAMMA_RULES:
             raise ValueError(
                 "gamma must be a positive number, 'scale', 'median' or, if there is a "
                 f"y, 'cv', got {gamma!r}"
             )
-        kernel = get_kernel(self.kernel, gamma)
+        return get_kernel(self.kernel, gamma, self.metric)
+
+    def _map_maker(self, X, weight, kernel):
+        """Make a function of a sketch that makes a map, not yet fitted."""
+        vars(self).pop("feature_importances_", None)
+        if kernel.metric is not None:
+            self.feature_importances_ = find_importances(kernel.metric, X)
         if weight is not None and getattr(kernel, "gamma", None) == "scale":
             limit = check_memory_limit(self.memory_limit)
-            kernel = kernel.with_gamma(X, total_variance(X, weight, limit), limit)
+            variance = total_variance(in_metric(X, kernel.metric), weight, limit)
+            kernel = kernel.with_gamma(X, variance, limit)
 
         def make_map(sketch):
             return FeatureMap(
@@ -225,7 +289,8 @@ class SketchedEstimator(BaseEstimator):
         Unless `formed`, features may be factored.  They may be in `room`, the memory of
         those of before, which must not be in use any more.
         """
-        makers = [self._map_maker(X, weight, gamma) for gamma in gammas]
+        kernels = [self._choose_kernel(X, None, y, weight, seed, g) for g in gammas]
+        makers = [self._map_maker(X, weight, kernel) for kernel in kernels]
         sketches = [
             self._draw_sketch(make_map, X, y, weight, seed) for make_map in makers
         ]
@@ -234,7 +299,7 @@ class SketchedEstimator(BaseEstimator):
             len(gammas) > 1
             and all(isinstance(gamma, Real) for gamma in gammas)
             and all(_are_equal(first, one) for one in sketches)
-            and share_distances(get_kernel(self.kernel), first, X)
+            and share_distances(kernels[0], first, X)
         )
         if shared:
             one = makers[0](first)
@@ -408,6 +473,19 @@ class SketchedEstimator(BaseEstimator):
         """The kernel, its gamma a number."""
         return self._of_map.kernel_
 
+    @property
+    def metric_(self):
+        """L, of which the kernel sees L·x; None if there is none."""
+        metric = self._of_map.kernel_.metric
+        return None if metric is None else metric.L
+
+
+def _mean_loss(loss, decisions, targets, weight):
+    """Average the loss of decisions over points."""
+    targets = loss.check_targets(targets)
+    values = loss.value(decisions, targets, axis=1 if targets.ndim > 1 else None)
+    return float(np.average(values, weights=weight))
+
 
 def _are_equal(sketch, other):
     """Tell whether two sketches, drawn from one seed, are of the same distribution."""
@@ -474,11 +552,11 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
             X, y, weight = _safe_split(self, X, y, used)[0], y[used], weight[used]
         storage = check_option(self.feature_storage, "feature_storage", STORAGES)
         seed, start = self._seed(), self._warm_model()
-        gamma = None if start is not None else self._choose_gamma(X, y, weight, seed)
         balanced = self._balance(y, weight)
-        y = self._encode(y)
+        y, labels = self._encode(y), y
         if start is None:
-            make_map = self._map_maker(X, weight, gamma)
+            kernel = self._choose_kernel(X, labels, y, weight, seed, self.gamma)
+            make_map = self._map_maker(X, weight, kernel)
             options = {}
             if self._takes_factored_features() or storage != "auto":
                 alpha = self._get_alpha(self.alpha, y, balanced)
@@ -493,13 +571,30 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
         self._keep(feature_map, result)
         return self
 
-    def _choose_gamma(self, X, y, weight, seed):
-        """Find gamma, if that is by folds."""
-        if not isinstance(self.gamma, str) or self.gamma != "cv":
-            return self.gamma
-        from pskernels.estimators.search import choose_gamma
+    def _choose_kernel(self, X, labels, y, weight, seed, gamma):
+        """Find the kernel: that of the parameters, by folds, or learnt from targets y.
 
-        return choose_gamma(self, X, y, weight, seed)
+        Its gamma may still be a rule.
+        """
+        for name in ("rounds_", "_penalty"):
+            vars(self).pop(name, None)
+        if self._learns_kernel():
+            rows = LEARNT_ROWS
+            if not is_auto(self.n_components, "n_components"):
+                rows = min(rows, self.n_components)
+            options = self._learning_options()
+            learnt = self._learn_kernel(X, y, weight, seed, rows=rows, **options)
+            self._penalty = learnt.penalty
+            return learnt.kernel
+        if isinstance(gamma, str) and gamma == "cv":
+            from pskernels.estimators.search import choose_gamma
+
+            gamma = choose_gamma(self, X, labels, weight, seed)
+        return self._named_kernel(gamma)
+
+    def _learning_options(self):
+        """Tell how targets are learnt from: see `MetricLearner`."""
+        return {}
 
     def _learn_targets(self, y):
         """Learn what all targets have in common, of a `Source` of them.
@@ -566,7 +661,10 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
 
     def _map_parameters(self):
         """Collect what another map is made of."""
-        names = ("kernel", "gamma", "sketch", "n_components", "p", "rtol")
+        names = (
+            "kernel", "gamma", "metric", "feature_groups", "sketch", "n_components",
+            "p", "rtol",
+        )  # fmt: skip
         return {name: getattr(self, name) for name in names}
 
     def _solve(self, Z, y, weight, alphas, *, start=None, warm=False):
@@ -604,7 +702,8 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
     def _get_alpha(self, alpha, y, weight):
         """Make alpha a number."""
         if is_auto(alpha, "alpha"):
-            return default_alpha(len(y), weight) / self._alpha_unit(y, weight)
+            penalty = getattr(self, "_penalty", DEFAULT_PENALTY)
+            return default_alpha(len(y), weight, penalty) / self._alpha_unit(y, weight)
         return check_positive(alpha, "alpha")
 
     def _alpha_unit(self, y, weight):
@@ -626,13 +725,25 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
             (result,) = self._solve(Z[rest], y[rest], weights[1], [self.alpha])
             if loss is None:  # kappa and epsilon are those of the first sketch
                 loss = self.loss_
-            targets = loss.check_targets(y[held])
-            values = loss.value(
-                result.predict(Z[held]), targets, axis=1 if targets.ndim > 1 else None
-            )
-            return np.average(values, weights=weights[0])
+            return _mean_loss(loss, result.predict(Z[held]), y[held], weights[0])
 
         return grow(features, held_out_loss, rtol, self._most_rows(n))
+
+    def loss_of_decisions(self, decisions, targets, weight):
+        """Average the loss of the last fit over points.
+
+        Parameters
+        ----------
+        decisions : array of shape (n,) or (n, outputs)
+        targets : array
+            As `solve` takes them.
+        weight : array of shape (n,), optional
+
+        Returns
+        -------
+        float
+        """
+        return _mean_loss(self.loss_, decisions, targets, weight)
 
     def _keep(self, feature_map, result):
         """Set what was learnt."""
@@ -702,6 +813,29 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
         missing = [name for name in LEARNT_BY_ALL if not hasattr(self, name)]
         if missing:
             raise ValueError(f"{missing[0]} is missing")
+
+    def predict_gradient(self, X):
+        """Compute the gradient of the function that was learnt, at points.
+
+        That of predictions, of all levels, or of the decision function.
+
+        Parameters
+        ----------
+        X : array, sparse array, data frame, path or source of shape (n, d)
+            A source is read block by block.
+
+        Returns
+        -------
+        ndarray of shape (n, d), or (n, outputs, d) for several outputs
+            Kernels that are functions or precomputed have none; where a kernel has a
+            corner, see `pskernels.kernel_gradient`.
+        """
+        return self._in_blocks(self._find_gradient, X)
+
+    def _find_gradient(self, X):
+        if not isinstance(X, Source):
+            X = self._check_points(X, reset=False)
+        return self.feature_map_.gradient_folded(X, self.dual_coef_)
 
     def _decide(self, X):
         """Compute Z @ coef_ + intercept_ of new points."""

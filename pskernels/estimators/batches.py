@@ -205,12 +205,13 @@ class LearnsFromBatches:
             raise ValueError("a precomputed kernel has no landmarks to be kept")
         self._warn_if_unscaled(X)
         seed = self._seed()
-        gamma, points = self._choose_gamma(X, labels, weight, seed), X
+        kernel = self._choose_kernel(X, labels, y, weight, seed, self.gamma)
+        points = X
         if landmarks is not None:
             points, y, weight = self._check_points(landmarks, reset=False), None, None
             if is_auto(self.n_components, "n_components"):
                 raise ValueError("n_components='auto' and landmarks exclude each other")
-        make_map = self._map_maker(points, weight, gamma)
+        make_map = self._map_maker(points, weight, kernel)
         self.feature_map_, _ = self._fit_map(
             make_map, points, y, weight, seed, form=None
         )

@@ -73,9 +73,7 @@ n_features_in_, feature_names_in_
 
     Examples
     --------
-    >>> from collections import Counter
-
-import numpy as np
+    >>> import numpy as np
     >>> from pskernels.estimators import SketchedKernelClassifier
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(1000, 2))
@@ -90,6 +88,8 @@ import numpy as np
         *,
         kernel="rbf",
         gamma=None,
+        metric=None,
+        feature_groups=None,
         sketch="p-sr",
         n_components=100,
         p="auto",
@@ -110,6 +110,8 @@ import numpy as np
     ):
         self.kernel = kernel
         self.gamma = gamma
+        self.metric = metric
+        self.feature_groups = feature_groups
         self.sketch = sketch
         self.n_components = n_components
         self.p = p

@@ -9,11 +9,11 @@ import numpy as np
 DEFAULT_PENALTY = 0.1
 
 
-def default_alpha(n, weight=None):
+def default_alpha(n, weight=None, penalty=DEFAULT_PENALTY):
     """Find alpha of n points; whole weights repeat them, others do not change n."""
     if weight is not None and (weight == np.floor(weight)).all():
         n = weight.sum()
-    return DEFAULT_PENALTY / n
+    return penalty / n
 
 
 def is_auto(value, name):

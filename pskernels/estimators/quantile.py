@@ -64,6 +64,8 @@ n_features_in_, feature_names_in_
         *,
         kernel="rbf",
         gamma=None,
+        metric=None,
+        feature_groups=None,
         sketch="p-sr",
         n_components=100,
         p="auto",
@@ -85,6 +87,8 @@ n_features_in_, feature_names_in_
     ):
         self.kernel = kernel
         self.gamma = gamma
+        self.metric = metric
+        self.feature_groups = feature_groups
         self.sketch = sketch
         self.n_components = n_components
         self.p = p
@@ -161,6 +165,13 @@ n_features_in_, feature_names_in_
 
         return self._in_blocks(interval, X, out)
 
+    def _find_gradient(self, X):
+        gradients = super()._find_gradient(X)
+        if gradients.ndim == 3 and self._sorts:  # with the levels they belong to
+            order = self._decide(X).argsort(axis=1, kind="stable")
+            gradients = np.take_along_axis(gradients, order[:, :, None], axis=1)
+        return gradients[:, 0] if self._one_level and gradients.ndim == 3 else gradients
+
     def score(self, X, y, sample_weight=None):
         """Find the share of the pinball loss of constant quantiles that is explained.
 
@@ -215,6 +226,9 @@ n_features_in_, feature_names_in_
 
     def _alpha_unit(self, y, weight):
         return scale_of(y, weight)
+
+    def _learning_options(self):
+        return dict(robust=True, spread=True)
 
     def _problem(self, Z, y, options):
         coupling = get_coupling(self.quantiles_, self.noncrossing)

@@ -126,6 +126,8 @@ random_state, verbose
         *,
         kernel="rbf",
         gamma=None,
+        metric=None,
+        feature_groups=None,
         sketch="p-sr",
         n_components=100,
         p="auto",
@@ -149,6 +151,8 @@ random_state, verbose
     ):
         self.kernel = kernel
         self.gamma = gamma
+        self.metric = metric
+        self.feature_groups = feature_groups
         self.sketch = sketch
         self.n_components = n_components
         self.p = p
@@ -196,6 +200,10 @@ random_state, verbose
         predicted = self._decide(X)
         return predicted.reshape(-1, *self._y_shape) if self._y_shape else predicted
 
+    def _find_gradient(self, X):
+        gradients = super()._find_gradient(X)
+        return gradients[:, None] if self._y_shape == (1,) else gradients
+
     def _y_options(self):
         return dict(multi_output=True, y_numeric=True)
 
@@ -217,6 +225,9 @@ random_state, verbose
     def _alpha_unit(self, y, weight):
         # the others square small errors, as the penalty does the function
         return 1.0 if self.loss in ("huber", "squared") else scale_of(y, weight)
+
+    def _learning_options(self):
+        return dict(robust=self.loss != "squared", spread=self.loss == "pinball")
 
     def _problem(self, Z, y, options):
         check_option(self.loss, "loss", LOSSES)

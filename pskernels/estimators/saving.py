@@ -39,6 +39,8 @@ from pskernels import (
     feature_map,
     kernels,
     losses,
+    metric_learning,
+    point_metric,
     sketches,
     solvers,
 )
@@ -81,6 +83,8 @@ CLASSES = {
         choice.Growth,
         compression.Compression,
         feature_map.FeatureMap,
+        metric_learning.Round,
+        point_metric.Metric,
     )
 }
 
@@ -455,6 +459,9 @@ LEARNT = {
     "feature_names_in_": _is_array,
     "feature_map_": _is_a(feature_map.FeatureMap),
     "growth_": _list_of(_is_a(choice.Growth)),
+    "rounds_": _list_of(_is_a(metric_learning.Round)),
+    "feature_importances_": _is_matrix,
+    "_penalty": _is_finite,
     # machines
     "_made_with": _is_a(dict),
     "loss_": _is_a(losses.Loss),

@@ -422,6 +422,8 @@ solver, tol, max_iter, feature_storage, memory_limit, n_threads, random_state, v
         cv=None,
         scoring=None,
         kernel="rbf",
+        metric=None,
+        feature_groups=None,
         sketch="p-sr",
         n_components=100,
         p="auto",
@@ -446,6 +448,8 @@ solver, tol, max_iter, feature_storage, memory_limit, n_threads, random_state, v
         self.cv = cv
         self.scoring = scoring
         self.kernel = kernel
+        self.metric = metric
+        self.feature_groups = feature_groups
         self.sketch = sketch
         self.n_components = n_components
         self.p = p
@@ -502,6 +506,8 @@ random_state, verbose
         cv=None,
         scoring=None,
         kernel="rbf",
+        metric=None,
+        feature_groups=None,
         sketch="p-sr",
         n_components=100,
         p="auto",
@@ -524,6 +530,8 @@ random_state, verbose
         self.cv = cv
         self.scoring = scoring
         self.kernel = kernel
+        self.metric = metric
+        self.feature_groups = feature_groups
         self.sketch = sketch
         self.n_components = n_components
         self.p = p
@@ -572,6 +580,8 @@ max_iter, feature_storage, memory_limit, n_threads, random_state, verbose
         cv=None,
         scoring=None,
         kernel="rbf",
+        metric=None,
+        feature_groups=None,
         sketch="p-sr",
         n_components=100,
         p="auto",
@@ -593,6 +603,8 @@ max_iter, feature_storage, memory_limit, n_threads, random_state, verbose
         self.cv = cv
         self.scoring = scoring
         self.kernel = kernel
+        self.metric = metric
+        self.feature_groups = feature_groups
         self.sketch = sketch
         self.n_components = n_components
         self.p = p

@@ -281,8 +281,10 @@ class FitsSources:
 
     def _fit_chunks(self, X, some, alpha, seed):
         """Fit the map to all points, of which it keeps the landmarks alone."""
-        gamma = self._choose_gamma(some.X, some.y, some.weight, seed)
-        make_map = self._map_maker(some.X, some.weight, gamma)
+        kernel = self._choose_kernel(
+            some.X, some.y, some.targets, some.weight, seed, self.gamma
+        )
+        make_map = self._map_maker(some.X, some.weight, kernel)
         s, n = self.n_components, len(X)
         sketch = self._get_distribution(
             make_map, some.X, some.targets, some.weight, s, seed, n

@@ -90,6 +90,8 @@ class KernelSketch(
         *,
         kernel="rbf",
         gamma=None,
+        metric=None,
+        feature_groups=None,
         sketch="p-sr",
         n_components=100,
         p=None,
@@ -101,6 +103,8 @@ class KernelSketch(
     ):
         self.kernel = kernel
         self.gamma = gamma
+        self.metric = metric
+        self.feature_groups = feature_groups
         self.sketch = sketch
         self.n_components = n_components
         self.p = p
@@ -162,11 +166,30 @@ class KernelSketch(
                 check_consistent_length(X, y)
                 targets = np.asarray(y)
                 targets = targets if targets.dtype.kind in "biuf" else None
-            make_map = self._map_maker(X, None, self.gamma)
+            make_map = self._map_maker(X, None, self._choose_kernel(X, y))
             self.feature_map_, Z = self._fit_map(
                 make_map, X, targets, None, self._seed(), form
             )
         return Z
+
+    def _choose_kernel(self, X, y):
+        """Find the kernel of the parameters, or learn it."""
+        vars(self).pop("rounds_", None)
+        if not self._learns_kernel():
+            return self._named_kernel(self.gamma)
+        if y is None:
+            raise ValueError(
+                f"kernel={self.kernel!r} and metric={self.metric!r} are learnt from "
+                "targets: fit(X, y) needs y"
+            )
+        if isinstance(X, Source):
+            raise ValueError("a metric is learnt from points that are in memory")
+        check_consistent_length(X, y)
+        y = np.asarray(y)
+        if y.dtype.kind not in "biuf":  # classes
+            labels = np.unique(y)
+            y = np.where(y[:, None] == labels, 1.0, -1.0)
+        return self._learn_kernel(X, y, None, self._seed()).kernel
 
     def _grow(self, features, X, y, weight, seed, rtol):
         """Grow until the part of k(x, x) that features do not see stops falling."""

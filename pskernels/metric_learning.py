@@ -1,0 +1,464 @@
+"""A metric that is learnt from targets: recursive feature machines on a sketch.
+
+    fit       squared errors of some points on a sketch of few rows; gamma and alpha are
+              the best of a few by points that are held out
+    AGOP      E[∇f ∇fᵀ] over points, the average gradient outer product: L² is its
+              diagonal, or L its square root
+    again     with the kernel of L·x, for some rounds; the best one is kept
+    compare   kernels on the metrics that were learnt, with more rows
+
+Squares are fitted whatever the loss of the machine is: their Gram matrix serves all
+alphas, so that a round takes a fraction of a second.  For losses that outliers do not
+move, errors are clipped (`robust`); for quantiles, which may differ where means do not,
+the size of the errors is a second target (`spread`).
+"""
+
+import time
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from pskernels._robust import centred, robust_size, scale_of
+from pskernels._threads import resolve_n_threads, single_threaded_blas
+from pskernels.feature_map import (
+    FeatureMap,
+    fit_and_transform,
+    fit_transform_gammas,
+    share_distances,
+)
+from pskernels.features import as_features
+from pskernels.kernels import GammaKernel, Kernel, Laplacian, get_kernel
+from pskernels.point_metric import Metric
+from pskernels.sketches import SubSampling
+from pskernels.solvers.direct import ridge_path
+
+# Kernels that kernel="auto" compares, those whose rounds are tried for it, and the
+# gammas that they are compared at, in units of `_base_gamma`.
+KERNELS = ("rbf", "laplacian", "matern12", "matern32")
+LEARNING_KERNELS = ("rbf", "laplacian", "matern12")
+COMPARED_GAMMAS = {"laplacian": (1.0, 3.0), "matern12": (0.3,)}
+
+# Points of a round, points that are held out, and rows of the sketch; rows on which
+# kernels are compared at first, and at last: rough ones gain more by rows.
+POINTS, HELD_OUT, ROWS = 5000, 2000, 300
+COMPARED_ROWS, FINALISTS, MOST_POINTS = 600, 2, 8000
+# Points whose gradients are averaged, and bytes of them that are there at a time.
+GRADIENT_POINTS, GRADIENT_BYTES = 2000, 2**25
+
+# Rounds at most; those that may pass without a gain of so much: a function that is
+# hidden in many features shows in the metric before it shows in the loss.
+MAX_ROUNDS, PATIENCE, GAIN = 8, 3, 0.005
+# After so many rounds, a kernel whose loss is so many times the best one is given up.
+EARLY_ROUNDS, HOPELESS = 2, 1.25
+
+# Multiples of 1 / (the variance of L·x) in the first round, and of the gamma of the
+# round before in later ones; n·alpha.
+FIRST_GAMMAS = np.array([0.03, 0.1, 0.3, 1.0, 3.0, 10.0])
+NEXT_GAMMAS = np.array([1 / 3, 1.0, 3.0])
+PENALTIES = 10.0 ** np.arange(-4, 2)
+
+# Errors are clipped at so many robust standard deviations, targets of the first round
+# at so many of theirs.
+CLIP, FIRST_CLIP = 3.0, 10.0
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round of learning, or a kernel that was compared: a fit, and how good it was.
+
+    Parameters
+    ----------
+    kernel : str
+    gamma : float
+    alpha : float
+        That of the points of the round.
+    loss : float
+        Of held-out points, as a share of that of a constant.
+    importances : tuple of float
+        What features add to squared distances, as shares.
+    """
+
+    kernel: str
+    gamma: float
+    alpha: float
+    loss: float
+    importances: tuple
+
+    def __post_init__(self):
+        numbers = (self.gamma, self.alpha, self.loss, *self.importances)
+        if not isinstance(self.kernel, str) or not np.isfinite(numbers).all():
+            raise ValueError(f"a round must have a name and numbers, got {self}")
+
+
+class Learnt(NamedTuple):
+    """What `MetricLearner.learn` finds."""
+
+    kernel: Kernel  # its gamma a number, with its metric
+    penalty: float  # n·alpha
+    rounds: list  # of Round
+
+
+class _Points(NamedTuple):
+    """Points, targets (n, outputs), and weights."""
+
+    X: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray
+
+
+class _Fit(NamedTuple):
+    """The best fit of a round, by held-out points."""
+
+    name: object  # of the kernel, or itself
+    metric: Metric | None
+    loss: float
+    gamma: float | None
+    penalty: float
+    n: int
+    feature_map: FeatureMap
+    coef: np.ndarray  # of targets, and of their spread
+    intercept: np.ndarray  # of targets
+
+    def predict(self, X):
+        """Predict targets, (n, outputs)."""
+        k = len(self.intercept)
+        return self.feature_map.predict(X, self.coef[:, :k], self.intercept)
+
+
+@dataclass(frozen=True)
+class MetricLearner:
+    """Learns the metric of a kernel, and the kernel if there are several.
+
+    Parameters
+    ----------
+    kernels : tuple of str or kernel objects
+        The best one is chosen.
+    metric : {"learn", "learn-full"} or Metric, optional
+        What to learn, a diagonal L or a matrix; or L itself, or none.
+    gamma : float, optional
+        None means the best of a few.
+    groups : array of int, shape (d,), optional
+        Features of one group share their weight.
+    robust : bool
+        Clip errors; losses of held-out points are |y - f| then, else squares.
+    spread : bool
+        Learn where |y - f| is large, too.
+    rows : int
+        Of the sketch on which alpha is chosen, and the last kernels are compared.
+    seed : int
+    n_threads : int, optional
+    memory_limit : int, optional
+    seconds : float, optional
+        Begin no fit that would end later.
+    """
+
+    kernels: tuple
+    metric: object = "learn"
+    gamma: float | None = None
+    groups: np.ndarray | None = None
+    robust: bool = False
+    spread: bool = False
+    rows: int = COMPARED_ROWS
+    seed: int = 0
+    n_threads: int | None = None
+    memory_limit: int | None = None
+    seconds: float | None = None
+
+    def learn(self, X, y, weight=None):
+        """Learn from points, or some of them if there are many.
+
+        Parameters
+        ----------
+        X : array or sparse array of shape (n, d), checked
+        y : array of shape (n,) or (n, outputs)
+        weight : array of shape (n,), optional
+
+        Returns
+        -------
+        Learnt
+        """
+        held, most, train = self._take_points(X, y, weight)
+        unit = _deviations(train.X)
+        clock = _Clock(self.seconds)
+        with single_threaded_blas():
+            fits, bests = [], []
+            if isinstance(self.metric, str):
+                for name in self._learning_kernels():
+                    if bests and clock.is_late(len(train.y), ROWS, len(FIRST_GAMMAS)):
+                        break
+                    goal = HOPELESS * min(map(_loss_of, bests), default=np.inf)
+                    rounds = list(self._rounds(name, train, held, unit, goal, clock))
+                    fits += rounds
+                    bests.append(min(rounds, key=_loss_of))
+                goal = HOPELESS * min(map(_loss_of, bests))
+                bests = [fit for fit in bests if fit.loss <= goal]
+            finalists = self._compare(bests, train, held, clock)
+            last = self._compare_at_last(finalists or bests, most, held, clock)
+        best = min(last or finalists or bests, key=_loss_of)
+        rounds = [_describe(fit, unit) for fit in fits + finalists + last]
+        return Learnt(best.feature_map.kernel_, best.penalty, rounds)
+
+    def _learning_kernels(self):
+        return self.kernels if len(self.kernels) == 1 else LEARNING_KERNELS
+
+    def _take_points(self, X, y, weight):
+        """Draw points that are held out, points for the last fits, and for rounds."""
+        n = X.shape[0]
+        order = np.random.default_rng(self.seed).permutation(n)
+        n_held = max(1, min(HELD_OUT, n // 4))
+        y = y.reshape(n, -1).astype(np.float64)
+        weight = np.ones(n) if weight is None else weight
+        y = centred(y, weight) / [scale_of(column, weight) for column in y.T]
+        ends = (0, n_held), (n_held, n_held + MOST_POINTS), (n_held, n_held + POINTS)
+        rows = [order[slice(*each)] for each in ends]
+        return [_Points(_take(X, some), y[some], weight[some]) for some in rows]
+
+    def _rounds(self, name, train, held, unit, goal, clock):
+        """Yield the fits of the rounds of a kernel, few if they miss a goal by far."""
+        metric, multiples, fit = Metric(1 / unit), FIRST_GAMMAS, None
+        best, since = np.inf, 0
+        for number in range(MAX_ROUNDS + 1):
+            base = self._base_gamma(name, metric, train.X)
+            fit = self._fit(
+                name, metric, base, multiples, train, held, fit, ROWS, clock
+            )
+            yield fit
+            since = 0 if fit.loss < (1 - GAIN) * best else since + 1
+            best = min(best, fit.loss)
+            hopeless = number >= EARLY_ROUNDS and best > goal
+            late = clock.is_late(len(train.y), ROWS, len(NEXT_GAMMAS))
+            if since >= PATIENCE or hopeless or late:
+                return
+            outer = self._mean_outer_product(fit, train)
+            if not outer.any():
+                return
+            metric = self._make_metric(outer, unit)
+            if base is not None:
+                multiples = fit.gamma / base * NEXT_GAMMAS
+
+    def _compare(self, bests, train, held, clock):
+        """Fit all kernels on all metrics that were learnt, or on the given one."""
+        if len(self.kernels) == 1 and bests:
+            return []
+        fits, rows, n = [], min(self.rows, COMPARED_ROWS), len(train.y)
+        for start in bests or [None]:
+            metric = self.metric if start is None else start.metric
+            for name in self.kernels:
+                multiples = FIRST_GAMMAS
+                if len(self.kernels) > 1:
+                    multiples = np.array(COMPARED_GAMMAS.get(name, NEXT_GAMMAS))
+                if (fits or bests) and clock.is_late(n, rows, len(multiples)):
+                    return fits
+                base = self._base_gamma(name, metric, train.X)
+                fits.append(
+                    self._fit(
+                        name, metric, base, multiples, train, held, start, rows, clock
+                    )
+                )
+        return fits
+
+    def _compare_at_last(self, fits, most, held, clock):
+        """Fit the best few anew, with more rows, at the gammas they have."""
+        last, one, rows = [], np.ones(1), self.rows
+        for fit in sorted(fits, key=_loss_of)[:FINALISTS]:
+            if clock.is_late(len(most.y), rows, 1):
+                break
+            last.append(
+                self._fit(
+                    fit.name, fit.metric, fit.gamma, one, most, held, fit, rows, clock
+                )
+            )
+        return last
+
+    def _base_gamma(self, name, metric, X):
+        """Find a gamma in the unit of L·x; None for kernels without one, or its own."""
+        kernel = get_kernel(name)
+        if not isinstance(kernel, GammaKernel) or kernel is name:
+            return None
+        if self.gamma is not None:
+            return self.gamma
+        seen = X if metric is None else metric.apply(X)
+        sizes = seen.var(axis=0, dtype=np.float64)
+        if isinstance(kernel, Laplacian):  # whose exponent adds up |x - x'|
+            sizes = np.sqrt(sizes)
+        return 1 / (sizes.sum() or 1.0)
+
+    def _fit(self, name, metric, base, multiples, train, held, start, rows, clock):
+        """Fit the targets, or what clipping leaves of them, for the best gamma."""
+        gammas = [base]
+        if base is not None and self.gamma is None:
+            gammas = [float(base * multiple) for multiple in multiples]
+        targets, n = self._clip(train, start), len(train.y)
+        maps = self._maps(name, metric, gammas, train, held, min(rows, n))
+        best = None
+        for gamma, (feature_map, Z, Z_held) in zip(gammas, maps, strict=True):
+            features = as_features(Z, resolve_n_threads(self.n_threads))
+            for ridge in ridge_path(features, targets, PENALTIES / n, train.weight):
+                loss = self._loss(held, ridge.predict(Z_held))
+                if best is None or loss < best[0]:
+                    best = loss, gamma, feature_map, ridge, features, Z_held
+        loss, gamma, feature_map, ridge, features, Z_held = best
+        coef = ridge.coef
+        if self.spread:
+            sizes = np.abs(train.y - ridge.predict(features.Z))
+            (sized,) = ridge_path(features, sizes, [ridge.alpha], train.weight)
+            errors = np.abs(held.y - ridge.predict(Z_held))
+            loss += self._loss(held._replace(y=errors), sized.predict(Z_held))
+            coef = np.hstack([coef, sized.coef])
+        clock.stop(n, rows, len(gammas))
+        return _Fit(
+            name=name,
+            metric=metric,
+            loss=loss,
+            gamma=gamma,
+            penalty=ridge.alpha * n,
+            n=n,
+            feature_map=feature_map,
+            coef=coef,
+            intercept=ridge.intercept,
+        )
+
+    def _maps(self, name, metric, gammas, train, held, rows):
+        """Yield (map, features, features of held-out points) for each gamma."""
+        sketch = SubSampling(rows).draw(len(train.y), self.seed)
+
+        def make_map(gamma):
+            return FeatureMap(
+                get_kernel(name, gamma, metric),
+                sketch=sketch,
+                n_threads=self.n_threads,
+                memory_limit=self.memory_limit,
+            )
+
+        X, X_held = train.X, held.X
+        if len(gammas) > 1 and share_distances(get_kernel(name), sketch, X):
+            yield from fit_transform_gammas(make_map(gammas[0]), gammas, X, X_held)
+            return
+        for gamma in gammas:
+            yield fit_and_transform(make_map(gamma), X, X_held)
+
+    def _clip(self, points, fit):
+        """Clip errors, those of a fit, or without one of the median."""
+        y = points.y
+        if not self.robust:
+            return y
+        if fit is None:
+            return np.clip(y, -FIRST_CLIP, FIRST_CLIP)  # they are in units of a scale
+        f = fit.predict(points.X)
+        sizes = [CLIP * robust_size(errors) for errors in (y - f).T]
+        return f + np.clip(y - f, np.negative(sizes), sizes)
+
+    def _loss(self, held, predicted):
+        """Average |y - f| or its square over held-out points, as a share."""
+        power = 1 if self.robust else 2
+        errors, sizes = (
+            (np.abs(each) ** power).mean(axis=1)
+            for each in (held.y - predicted, held.y - held.y.mean(axis=0))
+        )
+        size = np.average(sizes, weights=held.weight)
+        return float(np.average(errors, weights=held.weight) / (size or 1.0))
+
+    def _mean_outer_product(self, fit, train):
+        """Average ∇f ∇fᵀ over points, summed over outputs; or its diagonal."""
+        n, d = train.X.shape
+        n = min(n, GRADIENT_POINTS)
+        step = max(1, GRADIENT_BYTES // (8 * d * fit.coef.shape[1]))
+        full = self.metric == "learn-full"
+        total = np.zeros((d, d) if full else d)
+        for start in range(0, n, step):
+            rows = slice(start, min(n, start + step))
+            G = fit.feature_map.gradient(train.X[rows], fit.coef).astype(np.float64)
+            G *= np.sqrt(train.weight[rows])[:, None, None]
+            G = G.reshape(-1, d)
+            total += G.T @ G if full else np.einsum("ij,ij->j", G, G)
+        return total / train.weight[:n].sum()
+
+    def _make_metric(self, outer, unit):
+        """Make L of the average outer product, in a fixed unit."""
+        if outer.ndim == 2:
+            values, vectors = np.linalg.eigh(outer)
+            L = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+        else:
+            if self.groups is not None:
+                # in units of standardised features, all of a group weigh the same
+                squares = np.bincount(self.groups, outer * unit**2)
+                counts = np.bincount(self.groups)
+                outer = (squares / np.maximum(counts, 1))[self.groups] / unit**2
+            L = np.sqrt(outer)
+        size = np.sqrt(((L * unit) ** 2).sum() / len(unit))
+        return Metric(L / size)
+
+
+class _Clock:
+    """Tells whether another fit would end too late, by the time that the last one took.
+
+    Fits take the time of their Gram matrices, or less if these are larger.
+    """
+
+    def __init__(self, seconds):
+        self._end = None if seconds is None else time.perf_counter() + seconds
+        self._last, self._rate = time.perf_counter(), 0.0
+
+    def stop(self, n, rows, n_gammas):
+        """Note the end of a fit."""
+        now = time.perf_counter()
+        self._rate = (now - self._last) / (n * rows**2 * n_gammas)
+        self._last = now
+
+    def is_late(self, n, rows, n_gammas):
+        """Tell it of a fit to come."""
+        self._last = time.perf_counter()
+        seconds = self._rate * n * rows**2 * n_gammas
+        return self._end is not None and self._last + seconds > self._end
+
+
+def _loss_of(fit):
+    return fit.loss
+
+
+def _take(X, rows):
+    """Copy some points, dense."""
+    rows = X[rows]
+    return rows.toarray() if sp.issparse(rows) else np.ascontiguousarray(rows)
+
+
+def _deviations(X):
+    """Find the standard deviation of each feature, 1 of those that are constant."""
+    deviations = X.std(axis=0, dtype=np.float64)
+    return np.where(deviations > 0, deviations, 1.0)
+
+
+def find_importances(metric, X):
+    """Compute the shares of features in squared distances of L·x; they sum to 1.
+
+    Parameters
+    ----------
+    metric : Metric
+    X : array, sparse array or Source of shape (n, d)
+        Of which some rows are read.
+
+    Returns
+    -------
+    ndarray of shape (d,)
+    """
+    step = -(-X.shape[0] // POINTS)
+    return _shares(metric, _deviations(_take(X, np.arange(0, X.shape[0], step))))
+
+
+def _shares(metric, unit):
+    weights = metric.weights() * unit**2
+    return weights / weights.sum()
+
+
+def _describe(fit, unit):
+    shares = _shares(Metric(1 / unit) if fit.metric is None else fit.metric, unit)
+    kernel = fit.feature_map.kernel_
+    return Round(
+        kernel=kernel.name,
+        gamma=float(getattr(kernel, "gamma", 1.0)),
+        alpha=float(fit.penalty / fit.n),
+        loss=fit.loss,
+        importances=tuple(shares.tolist()),
+    )
