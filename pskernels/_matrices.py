@@ -47,10 +47,13 @@ def _threads_of(A, n_threads):
     return threads_for(len(A) ** 3, FACTOR_GRAIN, n_threads)
 
 
-def cholesky(H, n_threads):
-    """Factorise H = UᵀU, upper triangles: (U, 0), or (U, where H is not positive)."""
+def cholesky(H, n_threads, overwrite=False):
+    """Factorise H = UᵀU, upper triangles: (U, 0), or (U, where H is not positive).
+
+    H is of float64 or float32, C-contiguous if U is to overwrite it.
+    """
     _check_square(H)
-    U = H.copy()
+    U = H if overwrite else H.copy()
     with single_threaded_blas():
         info = _factors.cholesky(U, _threads_of(H, n_threads))
     return U, info

@@ -50,7 +50,7 @@ from pskernels.gram import (
 )
 from pskernels.kernel_map import KernelMap, check_coef, points_of_a_block
 from pskernels.kernels import CallableKernel, GammaKernel, Precomputed, get_kernel
-from pskernels.sketches import PSparsified
+from pskernels.sketches import PSparsified, SubSampling
 
 # Rows of a sketch where none is given.
 DEFAULT_ROWS = 100
@@ -138,7 +138,8 @@ class FeatureMap(KernelMap):
         kernel.
     whitening_ : ndarray of float64, shape (s, r)
         W: the inverse of a triangle, in the rows of its pivots, and 0 in others.  To be
-        replaced as a whole only: `transform` of few points makes it read-only.
+        replaced as a whole only: `transform` of few points makes it read-only.  None
+        after `fit_all_points`.
     rank_ : int
         r, the number of features.
     n_features_in_ : int
@@ -309,6 +310,39 @@ class FeatureMap(KernelMap):
         rounding = _rounding_of_rows(largest * (1 + self.rank_ * EPS), self.rank_)
         return Features(Z, n_threads, row_rounding=rounding)
 
+    def fit_all_points(self, X):
+        """Make all points landmarks, and features of their kernels as they are.
+
+        What `pskernels.exact` solves: coefficients are those of landmarks, W is not
+        computed, and there is no `transform`.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+
+        Returns
+        -------
+        X, in the form that products read best.
+        """
+        X = self._check_points(X)
+        n_threads, memory_limit = self.limits()
+        kernel = get_kernel(self.kernel, self.gamma, self.metric)
+        kernel, center = prepare(kernel, X, "X", n_threads, memory_limit)
+        n = X.shape[0]
+        self.kernel_ = kernel
+        self.sketch_ = SubSampling(indices=np.arange(n)).draw(n)
+        self.landmarks_ = _take_rows(X, np.arange(n))
+        self.whitening_ = None
+        self.rank_, self.n_features_in_ = X.shape
+        self._center, self._dtype = center, common_dtype(X)
+        _kept_triangles.pop(self, None)
+        return X
+
+    @property
+    def center(self):
+        """What is subtracted from points before distances are taken."""
+        return self._center
+
     def _fit(self, X):
         """Fit to checked points; return them in the form that `_fill` reads best."""
         return self.learn(X)[0]
@@ -402,6 +436,8 @@ class FeatureMap(KernelMap):
         s, m = self.sketch_.weights.shape
         d = self.n_features_in_
         shapes = {"whitening_": (s, self.rank_), "landmarks_": (m, d), "_center": (d,)}
+        if self.whitening_ is None and self.rank_ == s == m:
+            del shapes["whitening_"]
         if isinstance(self.kernel_, Precomputed):
             shapes.update(landmarks_=None, _center=None)
             d = self.sketch_.shape[1]
@@ -418,10 +454,16 @@ class FeatureMap(KernelMap):
             raise ValueError(f"the gamma of {self.kernel_} must be a number")
         if not hasattr(self, "_dtype"):
             raise ValueError("the type of features is missing")
-        _triangle(self.whitening_, np.float64)
+        if self.whitening_ is not None:
+            _triangle(self.whitening_, np.float64)
 
     def _triangle(self, dtype, n):
         """Find `_triangle` of the whitening, kept where n points are few."""
+        if self.whitening_ is None:
+            raise ValueError(
+                "this map has all points as landmarks, and no features: fit_all_points "
+                "computes none"
+            )
         kept = _kept_triangles.get(self)
         if kept is None or kept[0] is not self.whitening_ or kept[2].dtype != dtype:
             kept = self.whitening_, *_triangle(self.whitening_, dtype)
@@ -486,6 +528,8 @@ class FeatureMap(KernelMap):
             K(X, landmarks_) @ fold(coef) is transform(X) @ coef.
         """
         coef = self._check_coef(coef)
+        if self.whitening_ is None:
+            return coef
         with single_threaded_blas():
             return self.sketch_.scaled_weights().T @ (self.whitening_ @ coef)
 

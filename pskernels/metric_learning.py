@@ -43,7 +43,7 @@ COMPARED_GAMMAS = {"laplacian": (1.0, 3.0), "matern12": (0.3,)}
 # Points of a round, points that are held out, and rows of the sketch; rows on which
 # kernels are compared at first, and at last: rough ones gain more by rows.
 POINTS, HELD_OUT, ROWS = 5000, 2000, 300
-COMPARED_ROWS, FINALISTS, MOST_POINTS = 600, 2, 8000
+COMPARED_ROWS, FINALISTS, MOST_POINTS = 600, 3, 8000
 # Points whose gradients are averaged, and bytes of them that are there at a time.
 GRADIENT_POINTS, GRADIENT_BYTES = 2000, 2**25
 
@@ -98,6 +98,7 @@ class Learnt(NamedTuple):
     kernel: Kernel  # its gamma a number, with its metric
     penalty: float  # n·alpha
     rounds: list  # of Round
+    finalists: list  # of the best few kernels, this one the first
 
 
 class _Points(NamedTuple):
@@ -196,9 +197,10 @@ class MetricLearner:
                 bests = [fit for fit in bests if fit.loss <= goal]
             finalists = self._compare(bests, train, held, clock)
             last = self._compare_at_last(finalists or bests, most, held, clock)
-        best = min(last or finalists or bests, key=_loss_of)
+        ranked = sorted(last or finalists or bests, key=_loss_of)[:FINALISTS]
+        kernels = [fit.feature_map.kernel_ for fit in ranked]
         rounds = [_describe(fit, unit) for fit in fits + finalists + last]
-        return Learnt(best.feature_map.kernel_, best.penalty, rounds)
+        return Learnt(kernels[0], ranked[0].penalty, rounds, kernels)
 
     def _learning_kernels(self):
         return self.kernels if len(self.kernels) == 1 else LEARNING_KERNELS
@@ -262,6 +264,8 @@ class MetricLearner:
     def _compare_at_last(self, fits, most, held, clock):
         """Fit the best few anew, with more rows, at the gammas they have."""
         last, one, rows = [], np.ones(1), self.rows
+        if rows <= COMPARED_ROWS and len(self.kernels) > 1:
+            return []  # that is how they were compared
         for fit in sorted(fits, key=_loss_of)[:FINALISTS]:
             if clock.is_late(len(most.y), rows, 1):
                 break

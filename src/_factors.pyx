@@ -12,10 +12,12 @@ those of matrices in memory, and fit in an int.
 
 from cython.parallel cimport prange
 from libc.math cimport sqrt
-from scipy.linalg.cython_blas cimport dgemm, dgemv, dscal, dsyrk, dtrmm, dtrsm
-from scipy.linalg.cython_lapack cimport dpotrf, dtrtri
+from scipy.linalg.cython_blas cimport (
+    dgemm, dgemv, dscal, dsyrk, dtrmm, dtrsm, sgemm, ssyrk, strsm,
+)
+from scipy.linalg.cython_lapack cimport dpotrf, dtrtri, spotrf
 
-from _types cimport intp_t
+from _types cimport intp_t, real_t
 
 cdef enum:
     TILE = 256           # of what is left, and rows of U at a time
@@ -24,7 +26,7 @@ cdef enum:
 
 
 cdef void take_off(
-    double *H,                    # INOUT (r, r), upper triangle
+    real_t *H,                    # INOUT (r, r), upper triangle
     intp_t r,
     intp_t first,
     intp_t depth,
@@ -34,11 +36,11 @@ cdef void take_off(
     cdef:
         int ld = <int>r
         int k = <int>depth
-        double one = 1
-        double minus = -1
+        real_t one = 1
+        real_t minus = -1
         intp_t below = first + depth
         intp_t n_tiles = (r - below + TILE - 1) // TILE
-        double *U = H + first * r
+        real_t *U = H + first * r
         intp_t task, i, j, row, col
         int width, height
     for task in prange(n_tiles * (n_tiles + 1) // 2, num_threads=n_threads,
@@ -51,17 +53,24 @@ cdef void take_off(
         col = below + j * TILE
         height = <int>min(<intp_t>TILE, r - row)
         width = <int>min(<intp_t>TILE, r - col)
-        if i == j:
-            dsyrk("L", "N", &width, &k, &minus, U + col, &ld, &one,
+        # by columns: the tile (col, row) of L, less L_col · L_rowᵀ
+        if real_t is double:
+            if i == j:
+                dsyrk("L", "N", &width, &k, &minus, U + col, &ld, &one,
+                      H + col * r + col, &ld)
+            else:
+                dgemm("N", "T", &width, &height, &k, &minus, U + col, &ld, U + row,
+                      &ld, &one, H + row * r + col, &ld)
+        elif i == j:
+            ssyrk("L", "N", &width, &k, &minus, U + col, &ld, &one,
                   H + col * r + col, &ld)
         else:
-            # by columns: the tile (col, row) of L, less L_col · L_rowᵀ
-            dgemm("N", "T", &width, &height, &k, &minus, U + col, &ld, U + row, &ld,
+            sgemm("N", "T", &width, &height, &k, &minus, U + col, &ld, U + row, &ld,
                   &one, H + row * r + col, &ld)
 
 
 def cholesky(
-    double[:, ::1] H,             # INOUT (r, r), the upper triangle is read
+    real_t[:, ::1] H,             # INOUT (r, r), the upper triangle is read
     int n_threads,
 ):
     """Upper triangle of H := U, where H = UᵀU; return 0, or where it is not positive.
@@ -71,7 +80,7 @@ def cholesky(
     cdef:
         intp_t r = H.shape[0]
         int ld = <int>r
-        double one = 1
+        real_t one = 1
         intp_t size = TILE if r > 2 * TILE else r
         intp_t start = 0
         intp_t task, col
@@ -80,7 +89,10 @@ def cholesky(
     with nogil:
         while start < r:
             depth = <int>min(size, r - start)
-            dpotrf("L", &depth, &H[start, start], &ld, &info)
+            if real_t is double:
+                dpotrf("L", &depth, &H[start, start], &ld, &info)
+            else:
+                spotrf("L", &depth, &H[start, start], &ld, &info)
             if info != 0:
                 info = info + <int>start
                 break
@@ -89,8 +101,12 @@ def cholesky(
                                schedule="dynamic"):
                 col = start + depth + task * TILE
                 width = <int>min(<intp_t>TILE, r - col)
-                dtrsm("R", "L", "T", "N", &width, &depth, &one, &H[start, start], &ld,
-                      &H[start, col], &ld)
+                if real_t is double:
+                    dtrsm("R", "L", "T", "N", &width, &depth, &one, &H[start, start],
+                          &ld, &H[start, col], &ld)
+                else:
+                    strsm("R", "L", "T", "N", &width, &depth, &one, &H[start, start],
+                          &ld, &H[start, col], &ld)
             take_off(&H[0, 0], r, start, depth, n_threads)
             start = start + depth
     return info

@@ -5,11 +5,15 @@ alpha    by held-out points; for losses that are not squares, with the loss itse
 grow     the machine is fitted to all points, with as many rows as time allows
 """
 
+import math
 import re
 import sys
 import time
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
+import scipy.sparse as sp
 
 from pskernels._threads import single_threaded_blas
 from pskernels._validation import check_memory_limit, check_positive
@@ -20,13 +24,18 @@ from pskernels.estimators.state import all_or_nothing
 
 # Shares of the budget that may have passed after learning, and after alpha is found.
 LEARNING_SHARE, ALPHA_SHARE = 0.5, 0.65
-# Rows of the sketch on which the last kernels are compared, and alpha of squares found.
-COMPARED_ROWS = 2000
+# Rows of the sketch on which kernels are compared: if all points may become landmarks,
+# and else, where alpha of squares is found as well.
+SMALL_ROWS, LARGE_ROWS = 600, 2000
 
-# Points and rows of the fits that find alpha of other losses, their gap, and how far
-# n·alpha may go.
-ALPHA_POINTS, ALPHA_ROWS, ALPHA_TOL = 4000, 400, 1e-2
-PENALTY_STEP, LEAST_PENALTY, MOST_PENALTY = 10.0**0.5, 1e-5, 1e2
+# Points of the fits that find alpha; rows and gap for losses that are not squares.
+TRIAL_POINTS, TRIAL_ROWS, TRIAL_TOL = 4000, 400, 1e-2
+# How n·alpha goes up or down: in so many steps for a factor of 10, how far, and for what
+# gain; where it begins with all points as landmarks: a sketch of few rows wants less.
+STEPS, LEAST_PENALTY, MOST_PENALTY, LEAST_GAIN = 2, 1e-5, 1e2, 1e-3
+EXACT_PENALTY = 0.01
+# Multiples of gamma that are tried at last.
+GAMMA_STEPS = (0.5, 0.7, 1.4, 2.0)
 
 # Rows of the first fit to all points, and how many times as many the next one may have.
 FIRST_ROWS, LARGEST_STEP = 300, 4.0
@@ -35,6 +44,8 @@ LEAST_STEP = 1.3
 # Fits of s rows take s^EXPONENT, and this share of the time that is left is planned
 # for: `python bench/accuracy.py budget` shows what is taken.
 EXPONENT, PLANNED = 2.4, 0.75
+# Large systems take this share of what n³ says of small ones.
+LARGE_SHARE = 0.6
 # Features of all points take so many times memory_limit, at most.
 FEATURES = 4
 
@@ -96,37 +107,46 @@ class Auto:
 
     def _choose_and_fit(self, X, y, weight, began, seconds):
         report = [f"{X.shape[0]} points, {X.shape[1]} features, budget {seconds:g} s"]
-        seed = self._seed()
+        seed, end = self._seed(), began + seconds
         targets, weight = self._encode(y), self._balance(y, weight)
-        spent = time.perf_counter() - began
+        small = self._may_be_exact(X)
         learnt = self._learn_kernel(
             X,
             targets,
             weight,
             seed,
-            rows=COMPARED_ROWS,
-            seconds=LEARNING_SHARE * seconds - spent,
+            rows=SMALL_ROWS if small else LARGE_ROWS,
+            seconds=LEARNING_SHARE * seconds - (time.perf_counter() - began),
             **self._learning_options(),
         )
         report += _describe_learning(learnt, time.perf_counter() - began)
         self._tell(report)
         machine = self._make_machine(learnt.kernel, seed)
         machine.n_features_in_ = self.n_features_in_
+        trial = Trial(machine, X, y, targets, weight, seed, ALPHA_SHARE * seconds)
         penalty = learnt.penalty
-        if getattr(self, "loss", None) != "squared":
-            end = began + ALPHA_SHARE * seconds
-            penalty, line = _find_penalty(machine, X, y, weight, penalty, seed, end)
-            report.append(line)
-            self._tell(report)
+        if small:
+            penalty = trial.compare_exactly(learnt.finalists, penalty)
+            small = trial.is_in_time(end)
+        elif getattr(self, "loss", None) != "squared":
+            penalty = trial.find_penalty(penalty)
+        report += trial.report
+        self._tell(report)
         alpha = penalty / len(y) / machine._alpha_unit(targets, weight)
         machine.set_params(alpha=float(alpha), tol=TOL)
-        report += self._grow_machine(machine, X, y, weight, began + seconds)
-        learnt_names = vars(machine).keys() - machine.get_params(deep=False).keys()
-        vars(self).update({name: vars(machine)[name] for name in learnt_names})
+        report += self._grow_machine(machine, X, y, weight, small, end)
+        names = vars(machine).keys() - machine.get_params(deep=False).keys()
+        vars(self).update({name: vars(machine)[name] for name in names})
         self.rounds_ = learnt.rounds
         report.append(f"{time.perf_counter() - began:.1f} s in all")
         self.report_ = "\n".join(report)
         self._tell(report)
+
+    def _may_be_exact(self, X):
+        """Tell whether squares of all points as landmarks have room."""
+        limit = FEATURES * check_memory_limit(self.memory_limit)
+        squares = getattr(self, "loss", None) == "squared"
+        return squares and 4 * X.shape[0] ** 2 <= limit and not sp.issparse(X)
 
     def _tell(self, report):
         if self.verbose:
@@ -138,19 +158,21 @@ class Auto:
         machine = self._machine_type(**{name: given[name] for name in shared})
         return machine.set_params(kernel=kernel, random_state=seed, verbose=0)
 
-    def _grow_machine(self, machine, X, y, weight, end):
+    def _grow_machine(self, machine, X, y, weight, exact, end):
         """Fit machines of more and more rows; return lines of the report."""
         n = X.shape[0]
         limit = FEATURES * check_memory_limit(self.memory_limit)
         most = min(n, max(FIRST_ROWS, limit // (8 * n)))
         rows, lines = min(FIRST_ROWS, most), []
+        if exact:
+            rows = most = n
         while True:
             began = time.perf_counter()
             machine.set_params(n_components=int(rows))._fit_checked(X, y, weight)
             seconds = time.perf_counter() - began
+            what = "all points" if rows >= n else f"{int(rows)} rows"
             lines.append(
-                f"{int(rows)} rows: {seconds:.2f} s, certified gap "
-                f"{machine.dual_gap_:.1e}"
+                f"{what}: {seconds:.2f} s, certified gap {machine.dual_gap_:.1e}"
             )
             self._tell(lines)
             left = PLANNED * (end - time.perf_counter())
@@ -177,38 +199,119 @@ def _describe_learning(learnt, seconds):
     ]
 
 
-def _find_penalty(machine, X, y, weight, penalty, seed, end):
-    """Find n·alpha by held-out points, from where squares have it: (it, a line)."""
-    n = X.shape[0]
-    order = np.random.default_rng(seed).permutation(n)
-    n_held = max(1, min(ALPHA_POINTS // 2, n // 4))
-    held, rest = order[:n_held], order[n_held : n_held + ALPHA_POINTS]
-    weights = [None if weight is None else weight[some] for some in (held, rest)]
-    targets = machine._encode(y)  # classes are those of all points
-    make_map = machine._map_maker(X, None, machine.kernel)
-    machine.set_params(n_components=min(ALPHA_ROWS, len(rest)), tol=ALPHA_TOL)
-    sketch = machine._draw_sketch(make_map, X[rest], targets[rest], None, seed)
-    feature_map = make_map(sketch)
-    Z, Z_held = feature_map.fit_transform(X[rest]), feature_map.transform(X[held])
-    unit = machine._alpha_unit(targets, weight) * len(rest)
-    found = {}
+class Trial:
+    """Fits of a machine to some points, which others judge: they choose n·alpha.
 
-    def loss_of(penalty):
-        if penalty not in found:
-            (result,) = machine._solve(Z, targets[rest], weights[1], [penalty / unit])
-            found[penalty] = machine.loss_of_decisions(
-                result.predict(Z_held), targets[held], weights[0]
+    Parameters
+    ----------
+    machine : SketchedMachine
+        Whose parameters are set to what is best.
+    X, y, targets, weight
+        All points, targets as they are given and as `solve` takes them, and weights
+        or None.
+    seed : int
+    seconds : float
+        Begin no fit later than that from now.
+    """
+
+    def __init__(self, machine, X, y, targets, weight, seed, seconds):
+        self.machine = machine
+        self.report = []
+        n = X.shape[0]
+        order = np.random.default_rng(seed).permutation(n)
+        n_held = max(1, min(TRIAL_POINTS // 2, n // 4))
+        self._held, self._rest = np.split(order[: n_held + TRIAL_POINTS], [n_held])
+        self._n, self._X, self._y, self._targets = n, X, y, targets
+        self._weights = [
+            None if weight is None else weight[some]
+            for some in (self._held, self._rest)
+        ]
+        self._unit = machine._alpha_unit(targets, weight) * len(self._rest)
+        self._end = time.perf_counter() + seconds
+
+    def compare_exactly(self, kernels, penalty):
+        """Choose kernel, gamma and n·alpha of fits with all points as landmarks."""
+        self.machine.set_params(n_components=len(self._rest), tol=TOL)
+        best = None
+        for kernel in kernels:
+            found = self._climb(
+                partial(self._fit_exactly, kernel), max(penalty, EXACT_PENALTY)
             )
-        return found[penalty]
-
-    best = float(np.clip(penalty, LEAST_PENALTY, MOST_PENALTY))
-    for step in (PENALTY_STEP, 1 / PENALTY_STEP):
-        while LEAST_PENALTY <= best * step <= MOST_PENALTY:
-            if time.perf_counter() > end or loss_of(best * step) >= loss_of(best):
+            self.report.append(f"all points as landmarks, {kernel}: {_list(found)}")
+            here = min(found, key=found.get)
+            if best is None or found[here] < best[0]:
+                best = found[here], here, kernel
+            if time.perf_counter() > self._end:
                 break
-            best *= step
-    tried = ", ".join(f"{one:.2g}: {loss:.4g}" for one, loss in sorted(found.items()))
-    return best, f"held-out loss by n·alpha: {tried}"
+        loss, penalty, kernel = best
+        gammas = {kernel.gamma: loss}
+        for step in GAMMA_STEPS:
+            if time.perf_counter() > self._end:
+                break
+            one = replace(kernel, gamma=kernel.gamma * step)
+            gammas[one.gamma] = self._fit_exactly(one, penalty)
+        self.report.append(f"and by gamma: {_list(gammas)}")
+        self.machine.set_params(
+            kernel=replace(kernel, gamma=min(gammas, key=gammas.get))
+        )
+        return penalty
+
+    def is_in_time(self, end):
+        """Tell whether the fit of all points, which takes n³, ends in time."""
+        seconds = LARGE_SHARE * self._seconds * (self._n / len(self._rest)) ** 3
+        return time.perf_counter() + seconds <= end
+
+    def find_penalty(self, penalty):
+        """Choose n·alpha of a loss that is not squared, on a sketch of few rows."""
+        machine, rest = self.machine, self._rest
+        machine.set_params(n_components=min(TRIAL_ROWS, len(rest)), tol=TRIAL_TOL)
+        X, y = self._X[rest], self._targets[rest]
+        make_map = machine._map_maker(X, None, machine.kernel)
+        feature_map = make_map(machine._draw_sketch(make_map, X, y, None, 0))
+        Z, Z_held = (
+            feature_map.fit_transform(X),
+            feature_map.transform(self._X[self._held]),
+        )
+
+        def loss_of(penalty):
+            alphas = [penalty / self._unit]
+            (result,) = machine._solve(Z, y, self._weights[1], alphas)
+            return self._loss(result.predict(Z_held))
+
+        found = self._climb(loss_of, penalty)
+        self.report.append(f"held-out loss by n·alpha: {_list(found)}")
+        return min(found, key=found.get)
+
+    def _fit_exactly(self, kernel, penalty):
+        began = time.perf_counter()
+        self.machine.set_params(kernel=kernel, alpha=penalty / self._unit)
+        self.machine._fit_checked(
+            self._X[self._rest], self._y[self._rest], self._weights[1]
+        )
+        self._seconds = time.perf_counter() - began
+        return self._loss(self.machine._decide(self._X[self._held]))
+
+    def _loss(self, decisions):
+        targets = self._targets[self._held]
+        return self.machine.loss_of_decisions(decisions, targets, self._weights[0])
+
+    def _climb(self, loss_of, penalty):
+        """Go up or down in n·alpha while the loss falls: {n·alpha: loss}."""
+        k = round(STEPS * math.log10(np.clip(penalty, LEAST_PENALTY, MOST_PENALTY)))
+        found = {k: loss_of(10 ** (k / STEPS))}
+        for step in (1, -1):
+            while LEAST_PENALTY <= 10 ** ((k + step) / STEPS) <= MOST_PENALTY:
+                if time.perf_counter() > self._end or k + step in found:
+                    break
+                found[k + step] = loss_of(10 ** ((k + step) / STEPS))
+                if found[k + step] >= (1 - LEAST_GAIN) * found[k]:
+                    break
+                k += step
+        return {10 ** (k / STEPS): loss for k, loss in found.items()}
+
+
+def _list(found):
+    return ", ".join(f"{one:.2g}: {loss:.4g}" for one, loss in sorted(found.items()))
 
 
 class AutoKernelRegressor(Auto, SketchedKernelRegressor):

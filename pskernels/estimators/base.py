@@ -42,6 +42,7 @@ from pskernels.estimators.batches import LearnsFromBatches
 from pskernels.estimators.defaults import DEFAULT_PENALTY, default_alpha, is_auto
 from pskernels.estimators.state import all_or_nothing
 from pskernels.estimators.streamed import FitsSources
+from pskernels.exact import solve_all_points
 from pskernels.feature_map import (
     STORAGES,
     FeatureMap,
@@ -65,6 +66,7 @@ from pskernels.metric_learning import KERNELS, MetricLearner, find_importances
 from pskernels.point_metric import get_metric
 from pskernels.sketches import WITH_P, Sketch, SubSampling, get_sketch
 from pskernels.solvers import path
+from pskernels.solvers.base import warn_if_not_converged
 from pskernels.sources import READ_BYTES, Source, is_source, open_points
 
 # Points whose squared distance from 0 is this many times their variance look alike to
@@ -79,6 +81,9 @@ SCALE_SUBSAMPLE = 1000
 LEARNT_METRICS = ("learn", "learn-full")
 # Rows on which alpha is chosen with them, and the last kernels are compared, at most.
 LEARNT_ROWS = 1000
+
+# From so many points on, squares on all of them are one system of n × n, in float32.
+EXACT_POINTS = 2000
 
 # Arrays of n × n_components that are there while rows are doubled.
 GROWTH_ARRAYS = 5
@@ -557,6 +562,8 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
         if start is None:
             kernel = self._choose_kernel(X, labels, y, weight, seed, self.gamma)
             make_map = self._map_maker(X, weight, kernel)
+            if storage == "auto" and self._is_exact(kernel, X):
+                return self._fit_exactly(make_map(None), X, y, balanced)
             options = {}
             if self._takes_factored_features() or storage != "auto":
                 alpha = self._get_alpha(self.alpha, y, balanced)
@@ -569,6 +576,35 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
                 start = None  # of other outputs, levels or classes
         (result,) = self._solve(Z, y, balanced, [self.alpha], start=start)
         self._keep(feature_map, result)
+        return self
+
+    def _is_exact(self, kernel, X):
+        """Tell whether the machine is ridge regression on all points."""
+        rows = self.n_components
+        if is_auto(rows, "n_components") or rows < X.shape[0] or sp.issparse(X):
+            return False
+        plain = isinstance(self.sketch, str) and self.solver == "auto"
+        squares = getattr(self, "loss", None) == "squared" and self.p == "auto"
+        single = getattr(self, "output_matrix", None) is None
+        many = X.shape[0] >= EXACT_POINTS
+        return kernel.centred and plain and squares and single and many
+
+    def _fit_exactly(self, feature_map, X, y, weight):
+        X = feature_map.fit_all_points(X)
+        self.loss_ = Squared()
+        result = solve_all_points(
+            feature_map,
+            X,
+            y,
+            alpha=self._get_alpha(self.alpha, y, weight),
+            weight=weight,
+            fit_intercept=bool(self.fit_intercept),
+            tol=check_positive(self.tol, "tol"),
+            max_iter=self.max_iter,
+        )
+        warn_if_not_converged(result)
+        self._keep(feature_map, result)
+        self._made_with = {}  # a warm start needs features
         return self
 
     def _choose_kernel(self, X, labels, y, weight, seed, gamma):

@@ -450,7 +450,7 @@ LEARNT = {
     "kernel_": _is_a(kernels.Kernel),
     "sketch_": _is_a(sketches.Sketch),
     "landmarks_": _is_points,
-    "whitening_": _is_matrix,
+    "whitening_": lambda value: value is None or _is_matrix(value),
     "rank_": _is_integer,
     "_center": lambda value: value is None or _is_matrix(value),
     "_dtype": lambda value: value in (np.dtype(np.float32), np.dtype(np.float64)),
