@@ -21,6 +21,7 @@ from pskernels.estimators.classifier import SketchedKernelClassifier
 from pskernels.estimators.quantile import SketchedQuantileRegressor
 from pskernels.estimators.regressor import SketchedKernelRegressor
 from pskernels.estimators.state import all_or_nothing
+from pskernels.metric_learning import MetricLearner
 
 # Shares of the budget that may have passed after learning, and after alpha is found.
 LEARNING_SHARE, ALPHA_SHARE = 0.5, 0.65
@@ -28,14 +29,17 @@ LEARNING_SHARE, ALPHA_SHARE = 0.5, 0.65
 # and else, where alpha of squares is found as well.
 SMALL_ROWS, LARGE_ROWS = 600, 2000
 
+# Features, at most, whose metric may be a matrix.
+FULL_FEATURES = 64
+
 # Points of the fits that find alpha; rows and gap for losses that are not squares.
 TRIAL_POINTS, TRIAL_ROWS, TRIAL_TOL = 4000, 400, 1e-2
-# How n·alpha goes up or down: in so many steps for a factor of 10, how far, and for what
-# gain; where it begins with all points as landmarks: a sketch of few rows wants less.
+# How n·alpha goes up or down: in so many steps for a factor of 10, how far, and for
+# what gain; where it begins with all points as landmarks: few rows want less.
 STEPS, LEAST_PENALTY, MOST_PENALTY, LEAST_GAIN = 2, 1e-5, 1e2, 1e-3
 EXACT_PENALTY = 0.01
 # Multiples of gamma that are tried at last.
-GAMMA_STEPS = (0.5, 0.7, 1.4, 2.0)
+GAMMA_STEPS = (0.6, 1.6)
 
 # Rows of the first fit to all points, and how many times as many the next one may have.
 FIRST_ROWS, LARGEST_STEP = 300, 4.0
@@ -126,7 +130,8 @@ class Auto:
         trial = Trial(machine, X, y, targets, weight, seed, ALPHA_SHARE * seconds)
         penalty = learnt.penalty
         if small:
-            penalty = trial.compare_exactly(learnt.finalists, penalty)
+            full = self._learn_full(X, targets, weight, seed, learnt, began, seconds)
+            penalty = trial.compare_exactly([*learnt.finalists, *full], penalty)
             small = trial.is_in_time(end)
         elif getattr(self, "loss", None) != "squared":
             penalty = trial.find_penalty(penalty)
@@ -141,6 +146,21 @@ class Auto:
         report.append(f"{time.perf_counter() - began:.1f} s in all")
         self.report_ = "\n".join(report)
         self._tell(report)
+
+    def _learn_full(self, X, y, weight, seed, learnt, began, seconds):
+        """Learn a matrix as metric of the best kernel, if there is time: [kernel]."""
+        left = LEARNING_SHARE * seconds - (time.perf_counter() - began)
+        if X.shape[1] > FULL_FEATURES or left < 0:
+            return []
+        learner = MetricLearner(
+            kernels=(learnt.kernel.name,),
+            metric="learn-full",
+            seed=seed,
+            n_threads=self.n_threads,
+            memory_limit=self.memory_limit,
+            seconds=left,
+        )
+        return [learner.learn(X, y, weight).kernel]
 
     def _may_be_exact(self, X):
         """Tell whether squares of all points as landmarks have room."""
@@ -228,6 +248,7 @@ class Trial:
         ]
         self._unit = machine._alpha_unit(targets, weight) * len(self._rest)
         self._end = time.perf_counter() + seconds
+        self._seconds = math.inf  # of the fastest fit
 
     def compare_exactly(self, kernels, penalty):
         """Choose kernel, gamma and n·alpha of fits with all points as landmarks."""
@@ -251,9 +272,8 @@ class Trial:
             one = replace(kernel, gamma=kernel.gamma * step)
             gammas[one.gamma] = self._fit_exactly(one, penalty)
         self.report.append(f"and by gamma: {_list(gammas)}")
-        self.machine.set_params(
-            kernel=replace(kernel, gamma=min(gammas, key=gammas.get))
-        )
+        best = replace(kernel, gamma=min(gammas, key=gammas.get))
+        self.machine.set_params(kernel=best)
         return penalty
 
     def is_in_time(self, end):
@@ -288,7 +308,7 @@ class Trial:
         self.machine._fit_checked(
             self._X[self._rest], self._y[self._rest], self._weights[1]
         )
-        self._seconds = time.perf_counter() - began
+        self._seconds = min(self._seconds, time.perf_counter() - began)
         return self._loss(self.machine._decide(self._X[self._held]))
 
     def _loss(self, decisions):
