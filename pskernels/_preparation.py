@@ -11,16 +11,14 @@ from pskernels._engine import column_moments
 from pskernels._points import find_center
 from pskernels._validation import raise_not_finite
 from pskernels.kernels import GammaKernel, Precomputed
+from pskernels.point_metric import check_metric
 
 
 def prepare(kernel, X, name, n_threads, memory_limit):
     """Check the values of X; return the kernel with its gamma, and the center."""
     if isinstance(kernel, Precomputed):  # only what is needed of it is read
         return kernel, None
-    if kernel.metric is not None and kernel.metric.d != X.shape[1]:
-        raise ValueError(
-            f"the metric has {kernel.metric.d} features, but {name} has {X.shape[1]}"
-        )
+    check_metric(kernel.metric, X, name)
     needs_variance = getattr(kernel, "gamma", None) == "scale"
     moments = partial(column_moments, X)
     if hasattr(X, "column_moments"):  # a source, which may be on other machines

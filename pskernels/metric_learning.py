@@ -30,7 +30,7 @@ from pskernels.feature_map import (
 )
 from pskernels.features import as_features
 from pskernels.kernels import GammaKernel, Kernel, Laplacian, get_kernel
-from pskernels.point_metric import Metric
+from pskernels.point_metric import Metric, check_metric
 from pskernels.sketches import SubSampling
 from pskernels.solvers.direct import ridge_path
 
@@ -181,7 +181,8 @@ class MetricLearner:
         Learnt
         """
         held, most, train = self._take_points(X, y, weight)
-        unit = _deviations(train.X)
+        deviations = _deviations(train.X)
+        unit = _unit(deviations)
         clock = _Clock(self.seconds)
         with single_threaded_blas():
             fits, bests = [], []
@@ -199,7 +200,7 @@ class MetricLearner:
             last = self._compare_at_last(finalists or bests, most, held, clock)
         ranked = sorted(last or finalists or bests, key=_loss_of)[:FINALISTS]
         kernels = [fit.feature_map.kernel_ for fit in ranked]
-        rounds = [_describe(fit, unit) for fit in fits + finalists + last]
+        rounds = [_describe(fit, deviations) for fit in fits + finalists + last]
         return Learnt(kernels[0], ranked[0].penalty, rounds, kernels)
 
     def _learning_kernels(self):
@@ -429,8 +430,12 @@ def _take(X, rows):
 
 
 def _deviations(X):
-    """Find the standard deviation of each feature, 1 of those that are constant."""
-    deviations = X.std(axis=0, dtype=np.float64)
+    """Find the standard deviation of each feature."""
+    return X.std(axis=0, dtype=np.float64)
+
+
+def _unit(deviations):
+    """Take what features are divided by, 1 for those that are constant."""
     return np.where(deviations > 0, deviations, 1.0)
 
 
@@ -447,17 +452,19 @@ def find_importances(metric, X):
     -------
     ndarray of shape (d,)
     """
+    check_metric(metric, X, "X")
     step = -(-X.shape[0] // POINTS)
     return _shares(metric, _deviations(_take(X, np.arange(0, X.shape[0], step))))
 
 
-def _shares(metric, unit):
-    weights = metric.weights() * unit**2
-    return weights / weights.sum()
+def _shares(metric, deviations):
+    weights = metric.weights() * deviations**2
+    return weights / (weights.sum() or 1.0)
 
 
-def _describe(fit, unit):
-    shares = _shares(Metric(1 / unit) if fit.metric is None else fit.metric, unit)
+def _describe(fit, deviations):
+    metric = fit.metric or Metric(np.ones(len(deviations)))
+    shares = _shares(metric, deviations)
     kernel = fit.feature_map.kernel_
     return Round(
         kernel=kernel.name,

@@ -69,6 +69,14 @@ class Metric:
         return self.L**2 if self.is_diagonal else (self.L**2).sum(axis=0)
 
 
+def check_metric(metric, X, name):
+    """Check that a metric, if there is one, has as many features as points."""
+    if metric is not None and metric.d != X.shape[1]:
+        raise ValueError(
+            f"the metric has {metric.d} features, but {name} has {X.shape[1]}"
+        )
+
+
 def get_metric(metric):
     """Make a Metric of an array; None stays."""
     if metric is None or isinstance(metric, Metric):

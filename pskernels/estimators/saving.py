@@ -460,6 +460,7 @@ LEARNT = {
     "feature_map_": _is_a(feature_map.FeatureMap),
     "growth_": _list_of(_is_a(choice.Growth)),
     "rounds_": _list_of(_is_a(metric_learning.Round)),
+    "report_": _is_a(str),
     "feature_importances_": _is_matrix,
     "_penalty": _is_finite,
     # machines
