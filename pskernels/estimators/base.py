@@ -39,7 +39,12 @@ from pskernels.choice import (
 from pskernels.compression import compress
 from pskernels.estimators import saving
 from pskernels.estimators.batches import LearnsFromBatches
-from pskernels.estimators.defaults import DEFAULT_PENALTY, default_alpha, is_auto
+from pskernels.estimators.defaults import (
+    DEFAULT_PENALTY,
+    default_alpha,
+    default_rows,
+    is_auto,
+)
 from pskernels.estimators.state import all_or_nothing
 from pskernels.estimators.streamed import FitsSources
 from pskernels.exact import solve_all_points
@@ -313,10 +318,16 @@ class SketchedEstimator(BaseEstimator):
         for make_map, sketch in zip(makers, sketches, strict=True):
             yield fit_and_transform(make_map(sketch), X, X_new, formed, room)
 
+    def _n_rows(self, n):
+        """Count the rows of a sketch of n points."""
+        if self.n_components is None:
+            return default_rows(n)
+        return check_int(self.n_components, "n_components", minimum=1)
+
     def _draw_sketch(self, make_map, X, y, weight, seed):
         """Draw the sketch of the points."""
         n = X.shape[0]
-        s = check_int(self.n_components, "n_components", minimum=1)
+        s = self._n_rows(n)
         if isinstance(self.sketch, str) and s >= n:
             if not is_auto(self.p, "p"):
                 get_sketch(self.sketch, s, self.p)  # both are checked
@@ -580,8 +591,9 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
 
     def _is_exact(self, kernel, X):
         """Tell whether the machine is ridge regression on all points."""
-        rows = self.n_components
-        if is_auto(rows, "n_components") or rows < X.shape[0] or sp.issparse(X):
+        if is_auto(self.n_components, "n_components") or sp.issparse(X):
+            return False
+        if self._n_rows(X.shape[0]) < X.shape[0]:
             return False
         plain = isinstance(self.sketch, str) and self.solver == "auto"
         squares = getattr(self, "loss", None) == "squared" and self.p == "auto"
@@ -617,7 +629,7 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
         if self._learns_kernel():
             rows = LEARNT_ROWS
             if not is_auto(self.n_components, "n_components"):
-                rows = min(rows, self.n_components)
+                rows = min(rows, self._n_rows(X.shape[0]))
             options = self._learning_options()
             learnt = self._learn_kernel(X, y, weight, seed, rows=rows, **options)
             self._penalty = learnt.penalty

@@ -67,7 +67,7 @@ n_features_in_, feature_names_in_
         metric=None,
         feature_groups=None,
         sketch="p-sr",
-        n_components=100,
+        n_components=None,
         p="auto",
         rtol=0.01,
         quantiles=(0.1, 0.5, 0.9),

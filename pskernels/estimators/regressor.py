@@ -129,7 +129,7 @@ random_state, verbose
         metric=None,
         feature_groups=None,
         sketch="p-sr",
-        n_components=100,
+        n_components=None,
         p="auto",
         rtol=0.01,
         loss="huber",

@@ -6,6 +6,7 @@ gives the same candidates.
 """
 
 import inspect
+from numbers import Real
 
 import numpy as np
 from scipy.stats import rankdata
@@ -24,11 +25,15 @@ from pskernels.estimators.state import all_or_nothing
 from pskernels.feature_map import DEFAULT_ROWS
 from pskernels.features import EXACT_ENOUGH, FactoredFeatures
 from pskernels.kernels import GammaKernel, get_kernel
+from pskernels.point_metric import get_metric
 from pskernels.solvers.loo import leave_one_out
 
 DEFAULT_ALPHAS = np.logspace(-2, -7, 6)
 # Of gamma="scale".
 GAMMA_MULTIPLES = np.array([1 / 27, 1 / 9, 1 / 3, 1.0, 3.0])
+
+# Parameters of maps that may be lists of candidates.
+OF_MAPS = ("kernel", "metric", "n_components")
 
 # gamma="cv"
 GAMMA_FOLDS = 3
@@ -65,7 +70,6 @@ class Search:
 
     def _search(self, X, y, sample_weight, groups):
         X, y, weight = self._check_data(X, y, sample_weight)
-        self._warn_if_unscaled(X)
         if isinstance(self.n_components, str):
             raise ValueError(
                 f"n_components must be a number here, got {self.n_components!r}: what "
@@ -73,10 +77,11 @@ class Search:
                 "n_components='auto', **best_params_) after the search"
             )
         machine = self._make_machine()
+        machine.n_features_in_ = self.n_features_in_
+        machine._warn_if_unscaled(X)
         candidates = list(ParameterGrid(self._make_grid(machine, X, y, weight)))
         folds = self._make_folds(machine, X, y, weight, groups)
         self._keep_scores(candidates, self._score(folds, candidates))
-        machine.n_features_in_ = self.n_features_in_
         machine.set_params(**self.best_params_)._fit_checked(X, y, weight)
         learnt = vars(machine).keys() - machine.get_params(deep=False).keys()
         vars(self).update({name: vars(machine)[name] for name in learnt})
@@ -86,14 +91,42 @@ class Search:
         given = self.get_params(deep=False)
         shared = given.keys() & set(self._machine_type._get_param_names())
         machine = self._machine_type(**{name: given[name] for name in shared})
-        return machine.set_params(random_state=self._seed())
+        first = {name: values[0] for name, values in self._listed().items()}
+        return machine.set_params(random_state=self._seed(), **first)
+
+    def _listed(self):
+        """Find the parameters of maps that are lists of candidates."""
+        listed = {}
+        for name in ("kernel", "n_components"):
+            if isinstance(getattr(self, name), (list, tuple)):
+                listed[name] = check_candidates(getattr(self, name), name)
+        metrics = self.metric
+        if isinstance(metrics, (list, tuple)) and any(
+            one is None or isinstance(one, str) for one in metrics
+        ):  # else it is L
+            listed["metric"] = [
+                one if isinstance(one, str) else get_metric(one) for one in metrics
+            ]
+        return listed
 
     def _make_grid(self, machine, X, y, weight):
-        grid = {"alpha": self._get_alphas(machine, y, weight), **self._tubes()}
-        gammas = self._get_gammas(X, weight)
-        if gammas is not None:
-            grid["gamma"] = gammas
-        return grid
+        """List grids, one for each kernel and metric: what is learnt has its gamma."""
+        shared = {"alpha": self._get_alphas(machine, y, weight), **self._tubes()}
+        listed, grids = self._listed(), []
+        rows = {name: listed[name] for name in ("n_components",) if name in listed}
+        maps = {name: listed[name] for name in ("kernel", "metric") if name in listed}
+        for setting in ParameterGrid(maps):
+            grid = shared | rows | {name: [value] for name, value in setting.items()}
+            machine.set_params(**setting)
+            gammas = [None]
+            if not machine._learns_kernel():
+                gammas = self._get_gammas(machine.kernel, X, weight)
+            if gammas is not None:
+                grid["gamma"] = gammas
+            elif listed:
+                grid["gamma"] = [None]
+            grids.append(grid)
+        return grids
 
     def _tubes(self):
         """List candidates of further parameters, by name."""
@@ -105,10 +138,10 @@ class Search:
         unit = machine._alpha_unit(y, weight)
         return [float(alpha / unit) for alpha in DEFAULT_ALPHAS]
 
-    def _get_gammas(self, X, weight):
+    def _get_gammas(self, kernel, X, weight):
         if self.gammas is not None:
             return check_candidates(self.gammas, "gammas")
-        return default_gammas(self.kernel, X, weight, self.memory_limit)
+        return default_gammas(kernel, X, weight, self.memory_limit)
 
     def _make_folds(self, machine, X, y, weight, groups):
         if isinstance(self.scoring, (list, tuple, set, dict)):
@@ -162,8 +195,12 @@ class Search:
 
 def _as_array(values):
     """Make an array of numbers, of objects if some are words, as in `GridSearchCV`."""
-    words = any(isinstance(value, str) for value in values)
-    return np.ma.array(values, dtype=object if words else float)
+    numbers = all(isinstance(value, Real) for value in values)
+    if numbers:
+        return np.ma.array(values, dtype=float)
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return np.ma.array(array)
 
 
 def check_candidates(values, name):
@@ -246,7 +283,23 @@ class Fold:
         machine.n_features_in_ = X.shape[1]
         balanced, targets = machine._balance(y, weight), machine._encode(y)
         scores = np.empty(len(candidates))
-        by_gamma = _group(candidates, lambda each: each.get("gamma", machine.gamma))
+        for setting, numbers in _group(candidates, _setting).items():
+            machine.set_params(**dict(setting))
+            self._score_setting(
+                machine, candidates, numbers, X, targets, weight, balanced, testing,
+                room, scores,
+            )  # fmt: skip
+        return scores
+
+    def _score_setting(
+        self, machine, candidates, numbers, X, targets, weight, balanced, testing, room,
+        scores,
+    ):  # fmt: skip
+        """Score the candidates of one kernel, metric and number of rows."""
+        groups = _group(numbers, lambda k: candidates[k].get("gamma", machine.gamma))
+        by_gamma = {
+            gamma: [numbers[k] for k in places] for gamma, places in groups.items()
+        }
         for gammas in self._portions(machine, list(by_gamma)):
             maps = machine._fit_maps(
                 X,
@@ -266,11 +319,10 @@ class Fold:
                     scores[number] = self._score_model(
                         machine, feature_map, result, decisions, testing
                     )
-        return scores
 
     def _portions(self, machine, gammas):
         """Divide gammas into those whose features fit into memory side by side."""
-        width = getattr(machine.sketch, "s", machine.n_components)
+        width = getattr(machine.sketch, "s", None) or machine._n_rows(len(self._train))
         limit = check_memory_limit(machine.memory_limit)
         size = max(1, int(limit // (8 * width * self._X.shape[0])))
         return [gammas[i : i + size] for i in range(0, len(gammas), size)]
@@ -351,8 +403,14 @@ def _group(items, key):
 
 
 def _tube(candidate):
-    """Take what a candidate has beside alpha and gamma."""
-    return tuple(i for i in candidate.items() if i[0] not in ("alpha", "gamma"))
+    """Take what a candidate has beside alpha, gamma and its map."""
+    others = ("alpha", "gamma", *OF_MAPS)
+    return tuple(i for i in candidate.items() if i[0] not in others)
+
+
+def _setting(candidate):
+    """Take what the map of a candidate is made of, beside gamma."""
+    return tuple(i for i in candidate.items() if i[0] in OF_MAPS)
 
 
 class SketchedKernelRegressorCV(Search, SketchedKernelRegressor):
@@ -380,8 +438,13 @@ class SketchedKernelRegressorCV(Search, SketchedKernelRegressor):
         Whether solutions follow each other along the path of alphas: up to a third
         fewer steps for "huber", but scores then depend, within tol, on the other
         candidates.
-    kernel, sketch, n_components, p, loss, quantile, fit_intercept, output_matrix, \
-solver, tol, max_iter, feature_storage, memory_limit, n_threads, random_state, verbose
+    kernel, metric, n_components
+        As for `SketchedKernelRegressor`, by default 100 rows; or lists of candidates,
+        such as ``kernel=["rbf", "laplacian"], metric=[None, "learn"],
+        n_components=[100, 500]``.  Metrics and kernels that are learnt are learnt from
+        the training points of each fold, and have their own gamma.
+    feature_groups, sketch, p, loss, quantile, fit_intercept, output_matrix, solver, \
+tol, max_iter, feature_storage, memory_limit, n_threads, random_state, verbose
         As for `SketchedKernelRegressor` (feature_storage: of the last fit).  The sketch
         of a fold is drawn from its training points only.
 
@@ -483,7 +546,9 @@ class SketchedQuantileRegressorCV(Search, SketchedQuantileRegressor):
     alphas, gammas, cv, scoring, warm_start
         As for `SketchedKernelRegressorCV`, without "loo"; the score is the share of the
         pinball loss of constants that is explained.
-    kernel, sketch, n_components, p, quantiles, fit_intercept, output_matrix, \
+    kernel, metric, n_components
+        As for `SketchedKernelRegressorCV`, lists too.
+    feature_groups, sketch, p, quantiles, fit_intercept, output_matrix, \
 noncrossing, solver, tol, max_iter, feature_storage, memory_limit, n_threads, \
 random_state, verbose
         As for `SketchedQuantileRegressor`.
@@ -558,7 +623,9 @@ class SketchedKernelClassifierCV(Search, SketchedKernelClassifier):
     alphas, gammas, cv, scoring, warm_start
         As for `SketchedKernelRegressorCV`, without "loo"; folds have classes in
         proportion, and the score is the share of right classes.
-    kernel, sketch, n_components, p, loss, class_weight, fit_intercept, solver, tol, \
+    kernel, metric, n_components
+        As for `SketchedKernelRegressorCV`, lists too.
+    feature_groups, sketch, p, loss, class_weight, fit_intercept, solver, tol, \
 max_iter, feature_storage, memory_limit, n_threads, random_state, verbose
         As for `SketchedKernelClassifier`.
 

@@ -24,7 +24,7 @@ from pskernels._validation import (
     check_positive,
 )
 from pskernels.checkpoint import Checkpoint
-from pskernels.estimators.defaults import default_alpha, is_auto
+from pskernels.estimators.defaults import LEAST_ROWS, default_alpha, is_auto
 from pskernels.feature_map import STORAGES
 from pskernels.losses import Squared
 from pskernels.objective import gap_scale, relative_gap
@@ -141,8 +141,14 @@ class FitsSources:
 
     def _row_bytes(self, X):
         """Count bytes of a point, its features, and what a solver has of it."""
-        s = check_int(self.n_components, "n_components", minimum=1)
+        s = self._n_rows(len(X))
         return (s + X.shape[1]) * X.dtype.itemsize + 8 * ROW_NUMBERS
+
+    def _streamed_rows(self):
+        """Count rows of a sketch, by default the least: every pass pays for them."""
+        if self.n_components is None:
+            return LEAST_ROWS
+        return check_int(self.n_components, "n_components", minimum=1)
 
     def _limit(self):
         return check_memory_limit(self.memory_limit)
@@ -261,8 +267,8 @@ class FitsSources:
         """Read a tenth of the points, or as many as have room."""
         room = self._limit() // 2 // self._row_bytes(X)
         most = MOST_POINTS if X.chunks_type is None else MOST_GATHERED
-        most = min(SUBSAMPLE * len(X), room, most * self.n_components)
-        least = LEAST_POINTS * self.n_components
+        most = min(SUBSAMPLE * len(X), room, most * self._streamed_rows())
+        least = LEAST_POINTS * self._streamed_rows()
         rows = strata(len(X), max(least, int(most)), seed)
         labels = np.asarray(y[rows])
         some = None if weight is None else np.asarray(weight[rows], np.float64)
@@ -285,7 +291,7 @@ class FitsSources:
             some.X, some.y, some.targets, some.weight, seed, self.gamma
         )
         make_map = self._map_maker(some.X, some.weight, kernel)
-        s, n = self.n_components, len(X)
+        s, n = self._streamed_rows(), len(X)
         sketch = self._get_distribution(
             make_map, some.X, some.targets, some.weight, s, seed, n
         )
