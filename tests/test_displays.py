@@ -8,6 +8,7 @@ from test_estimators import make_data
 from pskernels.estimators import (
     ConvergenceDisplay,
     CVResultsDisplay,
+    MetricDisplay,
     QuantileDisplay,
     SketchedKernelRegressor,
     SketchedKernelRegressorCV,
@@ -112,3 +113,18 @@ def test_convergence(x, rng):
         ConvergenceDisplay.from_estimator(*models, x="hours")
     with pytest.raises(ValueError, match="at least one estimator"):
         ConvergenceDisplay.from_estimator()
+
+
+def test_importances_by_round(rng):
+    X = rng.normal(size=(800, 12))
+    y = np.sin(2 * X[:, 3]) * X[:, 5]
+    model = SketchedKernelRegressor(metric="learn", random_state=0).fit(X, y)
+    display = MetricDisplay.from_estimator(model, max_features=4)
+    assert len(display.lines_) == 4 and len(display.losses) == len(model.rounds_)
+    assert set(display.names[:2]) == {"feature 3", "feature 5"}
+    drawn = display.lines_[0].get_ydata()
+    number = int(display.names[0].split()[1])
+    assert drawn[-1] == model.rounds_[-1].importances[number]
+    assert "round of rbf" in display.ax_.get_xlabel()
+    with pytest.raises(ValueError, match="fit it with metric='learn'"):
+        MetricDisplay.from_estimator(SketchedKernelRegressor(random_state=0).fit(X, y))

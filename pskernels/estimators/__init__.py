@@ -31,6 +31,7 @@ from pskernels.estimators.classifier import SketchedKernelClassifier
 from pskernels.estimators.displays import (
     ConvergenceDisplay,
     CVResultsDisplay,
+    MetricDisplay,
     QuantileDisplay,
 )
 from pskernels.estimators.quantile import SketchedQuantileRegressor
@@ -50,6 +51,7 @@ __all__ = [
     "CVResultsDisplay",
     "ConvergenceDisplay",
     "KernelSketch",
+    "MetricDisplay",
     "QuantileDisplay",
     "SketchedKernelClassifier",
     "SketchedKernelClassifierCV",

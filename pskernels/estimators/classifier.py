@@ -41,10 +41,13 @@ class SketchedKernelClassifier(ClassifierMixin, SketchedMachine):
 
     Parameters
     ----------
-    kernel, gamma, sketch, n_components, p, rtol, memory_limit, n_threads, \
+    kernel, gamma, metric, feature_groups, sketch, p, rtol, memory_limit, n_threads, \
 random_state, verbose
         As for `KernelSketch`; gamma="cv" is the best of five by three folds (of at most
         5,000 points), with the given alpha.
+    n_components : int or "auto", optional
+        As for `KernelSketch`; None means 6·√n, from 100 to 1,000 (100 if points are not
+        in memory).  All points, with "squared", are solved as one n × n system.
     loss : {"hinge", "squared_hinge", "logistic"}
         "hinge" is the support vector machine; "logistic" has probabilities.
     alpha : float or "auto"
@@ -58,8 +61,8 @@ random_state, verbose
     ----------
     classes_ : array of shape (n_classes,)
     coef_, intercept_, dual_coef_, landmarks_, sketch_, kernel_, feature_map_, \
-loss_, growth_, alpha_, n_iter_, dual_gap_, objective_, converged_, history_, \
-n_features_in_, feature_names_in_
+loss_, growth_, metric_, feature_importances_, rounds_, alpha_, n_iter_, dual_gap_, \
+objective_, converged_, history_, n_features_in_, feature_names_in_
         As for `SketchedKernelRegressor`, with an output for each class if there are
         more than two.
 

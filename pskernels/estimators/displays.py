@@ -301,3 +301,95 @@ class ConvergenceDisplay:
         ]
         finish_convergence(self.ax_, self.x, self.tol)
         return self
+
+
+class MetricDisplay:
+    """Importances of features, by the rounds in which a metric was learnt.
+
+    Parameters
+    ----------
+    importances : array of shape (rounds, d)
+    losses : array of shape (rounds,)
+        Of held-out points, as shares of that of a constant.
+    kernel : str
+        Of the rounds.
+    names : list of str
+        Of the features.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+    lines_ : list of matplotlib Line2D, one for each feature that is shown
+    """
+
+    def __init__(self, *, importances, losses, kernel, names):
+        self.importances = importances
+        self.losses = losses
+        self.kernel = kernel
+        self.names = names
+
+    @classmethod
+    def from_estimator(cls, estimator, *, max_features=10, ax=None):
+        """Plot the rounds of an estimator that has learnt its metric.
+
+        Parameters
+        ----------
+        estimator : SketchedKernelRegressor and the like, or a Pipeline of one
+            Fitted with metric="learn" or "learn-full".  If several kernels have rounds,
+            those of the kernel with the smallest loss are shown.
+        max_features : int
+            Features to show, those of the largest importance.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        MetricDisplay
+        """
+        model = _last_step(estimator)
+        check_is_fitted(model)
+        if not hasattr(model, "rounds_"):
+            raise ValueError(
+                f"{type(model).__name__} has no rounds to show: fit it with "
+                "metric='learn'"
+            )
+        best = min(model.rounds_, key=lambda one: one.loss)
+        rounds = [one for one in model.rounds_ if one.kernel == best.kernel]
+        shares = np.array([one.importances for one in rounds])
+        names = getattr(model, "feature_names_in_", None)
+        if names is None:
+            names = [f"feature {k}" for k in range(shares.shape[1])]
+        shown = np.argsort(-shares[-1], kind="stable")[:max_features]
+        display = cls(
+            importances=shares[:, shown],
+            losses=np.array([one.loss for one in rounds]),
+            kernel=best.kernel,
+            names=[str(names[k]) for k in shown],
+        )
+        return display.plot(ax=ax)
+
+    def plot(self, *, ax=None):
+        """Draw a line for each feature, and the loss of each round below.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            A new figure by default.
+
+        Returns
+        -------
+        MetricDisplay
+        """
+        self.ax_ = get_axes(ax)
+        self.figure_ = self.ax_.figure
+        rounds = np.arange(len(self.losses))
+        self.lines_ = [
+            self.ax_.plot(rounds, column, "o-", markersize=3, label=name)[0]
+            for name, column in zip(self.names, self.importances.T, strict=True)
+        ]
+        labels = [f"{k}\n{loss:.3g}" for k, loss in enumerate(self.losses)]
+        self.ax_.set_xticks(rounds, labels)
+        self.ax_.set_xlabel(f"round of {self.kernel}, and its held-out loss")
+        self.ax_.set_ylabel("importance")
+        self.ax_.set_ylim(bottom=0)
+        self.ax_.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
+        return self

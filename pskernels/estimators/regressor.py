@@ -41,10 +41,13 @@ class SketchedKernelRegressor(RegressorMixin, SketchedMachine):
 
     Parameters
     ----------
-    kernel, gamma, sketch, n_components, p, rtol, memory_limit, n_threads, \
+    kernel, gamma, metric, feature_groups, sketch, p, rtol, memory_limit, n_threads, \
 random_state, verbose
         As for `KernelSketch`; gamma="cv" is the best of five by three folds (of at most
         5,000 points), with the given alpha.
+    n_components : int or "auto", optional
+        As for `KernelSketch`; None means 6·√n, from 100 to 1,000 (100 if points are not
+        in memory).  All points, with "squared", are solved as one n × n system.
     loss : {"huber", "epsilon_insensitive", "pinball", "absolute", "squared"}
         Of several outputs, "huber" and "epsilon_insensitive" take the Euclidean norm
         of the errors, the others a sum over outputs.
@@ -96,6 +99,8 @@ random_state, verbose
         The loss, kappa or epsilon a number.
     growth_ : list of Growth
         The steps of n_components="auto", as for `KernelSketch`.
+    metric_, feature_importances_, rounds_
+        As for `KernelSketch`.
     alpha_ : float
     n_iter_ : int
     dual_gap_ : float

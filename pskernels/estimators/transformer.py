@@ -24,10 +24,20 @@ class KernelSketch(
     kernel : str, kernel object or callable
         "rbf", "laplacian", "matern12", "matern32", "matern52", "polynomial",
         "linear", "cosine", "sobolev" (for features ≥ 0), "precomputed"; an object such
-        as ``Matern(0.5, nu=2.5)``; or a function of two arrays of points.
+        as ``Matern(0.5, nu=2.5)``; or a function of two arrays of points.  "auto" is
+        the best of "rbf", "laplacian", "matern12" and "matern32", by held-out points:
+        `fit` needs y.
     gamma : float, "scale" or "median", optional
         Scale of the kernel.  None means "scale": 1 / the sum of the
         columns' variances.
+    metric : array of shape (d,) or (r, d), "learn" or "learn-full", optional
+        L: the kernel sees L·x in place of x.  "learn" finds a number for each feature,
+        and "learn-full" a matrix, from the gradients of fits to y, in a few rounds on
+        at most 5,000 points, and with it gamma, unless that is given; features need no
+        scaling then.  Machines with alpha="auto" take the alpha of these fits as well.
+    feature_groups : array of shape (d,), optional
+        Labels: features with the same label, such as the columns of a category, share
+        one number of a metric that is learnt.
     sketch : str or sketch
         "p-sr" and "p-sg" (p-sparsified, with signs or normal numbers), "nystroem",
         "gaussian", "accumulation", "count-sketch", "ros"; or an object such as
@@ -67,6 +77,14 @@ class KernelSketch(
     growth_ : list of Growth
         The steps of n_components="auto": n_components, n_landmarks, rank and value, the
         last of which may have been taken back.
+    metric_ : ndarray, or None
+        L.
+    feature_importances_ : ndarray of shape (d,)
+        Only if there is a metric: the shares of features in squared distances, in their
+        standard deviations.
+    rounds_ : list of Round
+        Only if the kernel or the metric was learnt: kernel, gamma, alpha, loss of
+        held-out points (as a share of that of a constant) and importances of each fit.
     n_features_in_ : int
     feature_names_in_ : array of str
         Only if X has names.
@@ -127,7 +145,8 @@ class KernelSketch(
         X : array, sparse array, data frame, path or source of shape (n, d)
             A source, as for `SketchedKernelRegressor`, is read in slices.
         y : array of shape (n,), optional
-            Targets that are numbers help p="auto".
+            Targets that are numbers help p="auto"; metric="learn" and kernel="auto"
+            need them, numbers or labels.
 
         Returns
         -------
