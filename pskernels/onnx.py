@@ -1,6 +1,6 @@
 """Fitted machines as ONNX graphs, by skl2onnx, alone or at the end of a pipeline.
 
-    x - center -> k(x, landmarks) -> @ dual_coef_ + intercept_ -> what `predict` does
+    L·(x - center) -> k(x, landmarks) -> @ dual_coef_ + intercept_ -> what `predict` does
 
 Importing this module registers the machines with skl2onnx, for the kernels "rbf" and
 "laplacian".  A graph has all landmarks: `compress` before.  It computes in float64,
@@ -80,7 +80,13 @@ class _Graph:
         center = landmarks.mean(axis=0)  # or distances would lose digits
         X = self.add(OnnxCast, X, to=onnx_proto.TensorProto.DOUBLE)
         X, landmarks = self.add(OnnxSub, X, center[None]), landmarks - center
-        kernel = model.kernel_
+        kernel, metric = model.kernel_, model.kernel_.metric
+        if metric is not None:
+            landmarks = metric.apply(landmarks)
+            if metric.is_diagonal:
+                X = self.add(OnnxMul, X, metric.L[None])
+            else:
+                X = self.add(OnnxMatMul, X, metric.L.T.copy())
         if isinstance(kernel, RBF):
             squares = self.add(OnnxMul, X, X)
             squares = self.add(OnnxReduceSum, squares, LAST, keepdims=1)

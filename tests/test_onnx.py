@@ -48,6 +48,14 @@ def test_regressors(kernel, dtype):
     agree(found[:, 0], model.predict(X))
 
 
+@pytest.mark.parametrize("metric", ["learn", np.eye(4)[:2] + 0.1])
+def test_metrics(metric):
+    X, y = make_data(np.float64)
+    model = SketchedKernelRegressor(metric=metric, **OPTIONS).fit(X, y)
+    (found,) = run(model, X)
+    agree(found[:, 0], model.predict(X))
+
+
 def test_several_outputs_and_a_pipeline():
     X, y = make_data()
     model = make_pipeline(
