@@ -89,6 +89,18 @@ def inverse_of_triangle(U, n_threads):
     return W
 
 
+def diagonal_of_inverse(U, n_threads):
+    """Compute the diagonal of (UᵀU)⁻¹, U an upper triangle of float32."""
+    _check_square(U)
+    width = _factors.INVERSE_COLUMNS
+    n_threads = _threads_of(U, n_threads)
+    sums = np.empty((-(-len(U) // width), len(U)))
+    columns = np.empty((n_threads, len(U), width), np.float32)
+    with single_threaded_blas():
+        _factors.inverse_squares(U, sums, columns, n_threads)
+    return sums.sum(axis=0)
+
+
 def rows_by_inverse(rows, U, n_threads):
     """Compute rows @ U⁻¹ of an upper triangle; what is below it is not read."""
     _check_square(U)

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from pskernels import _points, _tiles
-from pskernels._matrices import cholesky
+from pskernels._matrices import cholesky, diagonal_of_inverse
 from pskernels._products import EPS
 from pskernels._threads import single_threaded_blas
 from pskernels.gram import fill_kernel_matmul
@@ -35,7 +35,9 @@ RAISE, MAX_RAISED = 4.0, 4
 MAX_ITER = 40
 
 
-def solve_all_points(feature_map, X, y, alpha, weight, fit_intercept, tol, max_iter):
+def solve_all_points(
+    feature_map, X, y, alpha, weight, fit_intercept, tol, max_iter, leave_one_out=False
+):
     """Solve kernel ridge regression on all points, to a certified gap.
 
     Parameters
@@ -50,10 +52,13 @@ def solve_all_points(feature_map, X, y, alpha, weight, fit_intercept, tol, max_i
     fit_intercept : bool
     tol : float
     max_iter : int, optional
+    leave_one_out : bool
+        Find what machines without a point err by there, too: a_i / (M⁻¹)_ii, M⁻¹ that
+        of the system with its intercept; as much time again.
 
     Returns
     -------
-    SolveResult
+    SolveResult, or with leave_one_out (SolveResult, errors in the shape of y)
         Its coef are those of the landmarks.
     """
     began = time.perf_counter()
@@ -73,7 +78,7 @@ def solve_all_points(feature_map, X, y, alpha, weight, fit_intercept, tol, max_i
             break
         state = system.step(state)
     one = y.ndim == 1
-    return SolveResult(
+    result = SolveResult(
         coef=model["coef"][:, 0] if one else model["coef"],
         intercept=float(model["intercept"][0]) if one else model["intercept"],
         objective=model["objective"],
@@ -89,6 +94,13 @@ def solve_all_points(feature_map, X, y, alpha, weight, fit_intercept, tol, max_i
         output_matrix=None,
         advice="raise alpha or tol",
     )
+    if not leave_one_out:
+        return result
+    diagonal = system.inverse_diagonal()
+    if fit_intercept:
+        ones = state["A"][:, -1]
+        diagonal -= ones**2 / ones.sum()
+    return result, (model["coef"] / diagonal[:, None]).reshape(y.shape)
 
 
 class _System:
@@ -152,6 +164,10 @@ class _System:
         with single_threaded_blas():
             solved, _ = lapack.spotrs(self._factor.T, R.astype(np.float32), lower=1)
         return solved.astype(np.float64)
+
+    def inverse_diagonal(self):
+        """Compute the diagonal of M⁻¹, to the digits of float32."""
+        return diagonal_of_inverse(self._factor, self._n_threads)
 
     def start(self, sides):
         """Begin conjugate gradients for all right-hand sides, where the factor is."""

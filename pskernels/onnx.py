@@ -1,6 +1,6 @@
 """Fitted machines as ONNX graphs, by skl2onnx, alone or at the end of a pipeline.
 
-    L·(x - center) -> k(x, landmarks) -> @ dual_coef_ + intercept_ -> what `predict` does
+    L·(x - center) -> k(x, landmarks) -> @ dual_coef_ + intercept_ -> as `predict`
 
 Importing this module registers the machines with skl2onnx, for the kernels "rbf" and
 "laplacian".  A graph has all landmarks: `compress` before.  It computes in float64,

@@ -10,12 +10,12 @@ one: L = Uᵀ.  BLAS runs inside of threads: callers limit it to one thread.  Si
 those of matrices in memory, and fit in an int.
 """
 
-from cython.parallel cimport prange
+from cython.parallel cimport prange, threadid
 from libc.math cimport sqrt
 from scipy.linalg.cython_blas cimport (
-    dgemm, dgemv, dscal, dsyrk, dtrmm, dtrsm, sgemm, ssyrk, strsm,
+    dgemm, dgemv, dscal, dsyrk, dtrmm, dtrsm, sgemm, ssyrk, strmm, strsm,
 )
-from scipy.linalg.cython_lapack cimport dpotrf, dtrtri, spotrf
+from scipy.linalg.cython_lapack cimport dpotrf, dtrtri, spotrf, strtri
 
 from _types cimport intp_t, real_t
 
@@ -242,6 +242,58 @@ def invert_triangle(
                   &W[0, start], &ld)
             dtrsm("R", "L", "N", "N", &width, &above, &one, <double *>&U[0, 0], &ld,
                   &W[0, start], &ld)
+
+
+INVERSE_COLUMNS = TILE
+
+
+def inverse_squares(
+    const float[:, ::1] U,        # IN  (r, r), upper triangular
+    double[:, ::1] sums,          # OUT (blocks of INVERSE_COLUMNS, r)
+    float[:, :, ::1] columns,     # WORK (n_threads, r, INVERSE_COLUMNS)
+    int n_threads,
+):
+    """sums[block, i] := Σ (U⁻¹)[i, j]² over the columns j of a block.
+
+    As `invert_triangle`, of which a block of columns is there at a time: their sum over
+    blocks is the diagonal of (UᵀU)⁻¹.
+    """
+    cdef:
+        intp_t r = U.shape[0]
+        int ld = <int>r
+        int ld_columns = TILE
+        float one = 1
+        float minus = -1
+        intp_t n_blocks = sums.shape[0]
+        intp_t task, block, start, i, j
+        int width, above
+        int info
+        double total
+        float *W
+    for task in prange(n_blocks, nogil=True, num_threads=n_threads,
+                       use_threads_if=n_threads > 1, schedule="dynamic"):
+        block = n_blocks - 1 - task  # the longest columns first
+        start = block * TILE
+        width = <int>min(<intp_t>TILE, r - start)
+        above = <int>start
+        info = 0
+        W = &columns[threadid(), 0, 0]
+        for i in range(start + width):
+            for j in range(width):
+                W[i * TILE + j] = U[i, start + j] if start + j >= i else 0
+        strtri("L", "N", &width, W + start * TILE, &ld_columns, &info)
+        if above > 0:
+            strmm("L", "L", "N", "N", &width, &above, &minus, W + start * TILE,
+                  &ld_columns, W, &ld_columns)
+            strsm("R", "L", "N", "N", &width, &above, &one, <float *>&U[0, 0], &ld,
+                  W, &ld_columns)
+        for i in range(start + width):
+            total = 0
+            for j in range(width):
+                total = total + <double>W[i * TILE + j] * W[i * TILE + j]
+            sums[block, i] = total
+        for i in range(start + width, r):
+            sums[block, i] = 0
 
 
 def solve_rows(

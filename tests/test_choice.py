@@ -198,7 +198,9 @@ def row_entries(model):
 @pytest.mark.parametrize("sketch", ["p-sr", "p-sg"])
 def test_a_rare_part_that_matters_asks_for_a_dense_sketch(sketch, rng):
     X, y = rare_cluster(rng)
-    model = SketchedKernelRegressor(p="auto", sketch=sketch, gamma=0.5, random_state=0)
+    model = SketchedKernelRegressor(
+        n_components=100, p="auto", sketch=sketch, gamma=0.5, random_state=0
+    )
     assert row_entries(model.fit(X, y)) == pytest.approx(50, rel=0.1)
     transformer = KernelSketch(p="auto", sketch=sketch, gamma=0.5, random_state=0)
     assert row_entries(transformer.fit(X, y)) == pytest.approx(50, rel=0.1)
@@ -220,7 +222,11 @@ def test_a_rare_part_is_learnt(rng):
         X_new, y_new = rare_cluster(rng)
         for sketch in ("p-sr", "nystroem"):
             model = SketchedKernelRegressor(
-                sketch=sketch, gamma=0.5, loss="squared", random_state=seed
+                n_components=100,
+                sketch=sketch,
+                gamma=0.5,
+                loss="squared",
+                random_state=seed,
             ).fit(X, y)
             errors.setdefault(sketch, []).append(1 - model.score(X_new, y_new))
     assert np.mean(errors["p-sr"]) < 0.7 * np.mean(errors["nystroem"])
@@ -233,10 +239,11 @@ def test_rounding_is_no_part_that_matters(kernel, rng):
     y = X[:, 0] + 0.1 * rng.normal(size=2500)
     for seed in range(4):
         model = SketchedKernelRegressor(
-            kernel=kernel, loss="squared", random_state=seed
+            n_components=100, kernel=kernel, loss="squared", random_state=seed
         )
         assert len(model.fit(X, y).landmarks_) == 100
-    constant = SketchedKernelRegressor(loss="squared").fit(np.ones((2500, 2)), y)
+    constant = SketchedKernelRegressor(n_components=100, loss="squared")
+    constant.fit(np.ones((2500, 2)), y)
     assert len(constant.landmarks_) == 100
 
 

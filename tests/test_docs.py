@@ -17,6 +17,7 @@ from pskernels import (
     solvers,
 )
 from pskernels.estimators import (
+    auto,
     classifier,
     quantile,
     regressor,
@@ -39,6 +40,7 @@ README = Path(__file__).parent.parent / "README.md"
         quantiles,
         sketches,
         solvers,
+        auto,
         classifier,
         quantile,
         regressor,
@@ -72,8 +74,16 @@ def test_estimators_predict_well(examples, capsys, tmp_path, monkeypatch):
     assert float(re.search(r"right: (\S+)", printed)[1]) > 0.8
 
 
-def test_functions_predict_well(examples, capsys):
+def test_metrics_are_learnt(examples, capsys):
     exec(examples[1], {})
+    printed = capsys.readouterr().out
+    plain, learnt = map(float, re.findall(r"R²: (\S+)", printed))
+    assert learnt > 0.95 > 0.8 > plain
+    assert "budget 5 s" in printed
+
+
+def test_functions_predict_well(examples, capsys):
+    exec(examples[2], {})
     printed = capsys.readouterr().out
     gap = re.search(r"certified gap: (\S+) after", printed)
     assert float(gap[1]) <= 1e-6
@@ -81,7 +91,7 @@ def test_functions_predict_well(examples, capsys):
 
 
 def test_example_of_several_outputs(examples, capsys):
-    exec(examples[2], {})
+    exec(examples[3], {})
     printed = capsys.readouterr().out
     assert float(re.search(r"certified gap: (\S+)", printed)[1]) <= 1e-6
     assert float(re.search(r"crossing: (\S+)", printed)[1]) < 1e-3
@@ -89,7 +99,7 @@ def test_example_of_several_outputs(examples, capsys):
 
 
 def test_example_of_the_theory(examples, capsys):
-    exec(examples[3], {})
+    exec(examples[4], {})
     printed = capsys.readouterr().out
     assert float(re.search(r"(\d+) B", printed)[1]) <= 200e6
     assert int(re.search(r"d_n = (\d+)", printed)[1]) > 1

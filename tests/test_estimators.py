@@ -175,7 +175,11 @@ def test_levels_are_those_of_solve_quantiles(rng):
     levels = [0.1, 0.5, 0.9]
     for noncrossing in ("sort", "penalty", "none"):
         model = SketchedQuantileRegressor(
-            quantiles=levels, alpha=1e-3, noncrossing=noncrossing, random_state=0
+            n_components=100,
+            quantiles=levels,
+            alpha=1e-3,
+            noncrossing=noncrossing,
+            random_state=0,
         ).fit(X, y)
         feature_map = psk.FeatureMap(random_state=0)
         result = psk.solve_quantiles(
@@ -189,7 +193,7 @@ def test_levels_are_those_of_solve_quantiles(rng):
         np.testing.assert_allclose(model.predict(X), expected, atol=1e-9)
     M = psk.quantile_matrix(levels, gamma=3.0)
     coupled = SketchedQuantileRegressor(
-        quantiles=levels, alpha=1e-3, output_matrix=M, random_state=0
+        n_components=100, quantiles=levels, alpha=1e-3, output_matrix=M, random_state=0
     ).fit(X, y)
     result = psk.solve(
         psk.FeatureMap(random_state=0).fit_transform(X),
@@ -205,7 +209,7 @@ def test_outputs_are_coupled_by_output_matrix(rng):
     X, y = make_data(rng, outputs=(2,))
     M = np.array([[1.0, 0.9], [0.9, 1.0]])
     model = SketchedKernelRegressor(
-        loss="squared", alpha=1e-2, output_matrix=M, random_state=0
+        n_components=100, loss="squared", alpha=1e-2, output_matrix=M, random_state=0
     ).fit(X, y)
     Z = psk.FeatureMap(random_state=0).fit_transform(X)
     expected = psk.solve(Z, y, alpha=1e-2, output_matrix=M)
@@ -509,7 +513,8 @@ def test_mistakes_get_an_answer(rng):
     with pytest.warns(
         UserWarning, match=r"n_components=100 is more than the 50 points"
     ):
-        model.fit(X[:50], y[:50])
+        clone(model).set_params(n_components=100).fit(X[:50], y[:50])
+    model.fit(X[:50], y[:50])  # the default does not warn
     with pytest.raises(ValueError, match="X has 2 features, but .* expecting 3"):
         model.predict(X[:, :2])
     with pytest.raises(ValueError, match="at least two classes"):
@@ -641,7 +646,8 @@ def test_warnings_reach_scripts(tmp_path):
         "from pskernels.estimators import SketchedKernelRegressor\n"
         "def main():\n"
         "    X = np.random.default_rng(0).normal(size=(50, 4))\n"
-        "    model = SketchedKernelRegressor(max_iter=1).fit(X, X[:, 0])\n"
+        "    model = SketchedKernelRegressor(max_iter=1, n_components=100)\n"
+        "    model.fit(X, X[:, 0])\n"
         "    print(model.predict(X).shape)\n"
         "main()\n"
     )
@@ -649,8 +655,8 @@ def test_warnings_reach_scripts(tmp_path):
         [sys.executable, str(script)], capture_output=True, text=True, check=True
     )
     assert "(50,)" in run.stdout
-    assert "script.py:5: ConvergenceWarning" in run.stderr
-    assert "script.py:5: UserWarning: n_components=100 is more" in run.stderr
+    assert "script.py:6: ConvergenceWarning" in run.stderr
+    assert "script.py:6: UserWarning: n_components=100 is more" in run.stderr
 
 
 def test_fitted_models_do_not_follow_parameters(rng):
