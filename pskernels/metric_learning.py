@@ -145,7 +145,7 @@ class MetricLearner:
     robust : bool
         Clip errors; losses of held-out points are |y - f| then, else squares.
     spread : bool
-        Learn where |y - f| is large, too.
+        Learn where |y - f| is large, too: gradients of its size count as much.
     rows : int
         Of the sketch on which alpha is chosen, and the last kernels are compared.
     seed : int
@@ -303,14 +303,12 @@ class MetricLearner:
             for ridge in ridge_path(features, targets, PENALTIES / n, train.weight):
                 loss = self._loss(held, ridge.predict(Z_held))
                 if best is None or loss < best[0]:
-                    best = loss, gamma, feature_map, ridge, features, Z_held
-        loss, gamma, feature_map, ridge, features, Z_held = best
+                    best = loss, gamma, feature_map, ridge, features
+        loss, gamma, feature_map, ridge, features = best
         coef = ridge.coef
         if self.spread:
             sizes = np.abs(train.y - ridge.predict(features.Z))
             (sized,) = ridge_path(features, sizes, [ridge.alpha], train.weight)
-            errors = np.abs(held.y - ridge.predict(Z_held))
-            loss += self._loss(held._replace(y=errors), sized.predict(Z_held))
             coef = np.hstack([coef, sized.coef])
         clock.stop(n, rows, len(gammas))
         return _Fit(

@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 import scipy.sparse as sp
 
+from pskernels._robust import scale_of
 from pskernels._threads import single_threaded_blas
 from pskernels._validation import check_memory_limit, check_positive
 from pskernels.estimators.classifier import SketchedKernelClassifier
@@ -52,6 +53,8 @@ EXPONENT, LEAST_EXPONENT, PLANNED = 2.4, 1.5, 0.75
 # Rows of levels around a mean that has all points: more gain less than 1 % (bike_hour,
 # nine levels, 100, 300, 600 rows: 0.0507, 0.0503, 0.0503); where their n·alpha begins.
 AROUND_ROWS, START_PENALTY = 600, 1.0
+# Standard deviations of targets, in robust ones, that a mean is not for.
+HEAVY = 10.0
 # Large systems take this share of what n³ says of small ones.
 LARGE_SHARE = 0.6
 # Features of all points take so many times memory_limit, at most.
@@ -117,7 +120,10 @@ class Auto:
         report = [f"{X.shape[0]} points, {X.shape[1]} features, budget {seconds:g} s"]
         seed, end = self._seed(), began + seconds
         targets, weight = self._encode(y), self._balance(y, weight)
-        small = self._may_be_exact(X)
+        small = self._may_be_exact(X, targets)
+        options = self._learning_options()
+        if small and options:  # of the mean, not of the median
+            options["robust"] = False
         learnt = self._learn_kernel(
             X,
             targets,
@@ -125,7 +131,7 @@ class Auto:
             seed,
             rows=SMALL_ROWS if small else LARGE_ROWS,
             seconds=LEARNING_SHARE * seconds - (time.perf_counter() - began),
-            **self._learning_options(),
+            **options,
         )
         report += _describe_learning(learnt, time.perf_counter() - began)
         self._tell(report)
@@ -181,14 +187,21 @@ class Auto:
         )
         return [learner.learn(X, y, weight).kernel]
 
-    def _may_be_exact(self, X):
+    def _may_be_exact(self, X, y):
         """Tell whether squares are of use, with all points as landmarks, and have room.
 
-        They are what is asked for, or the mean that quantiles are around.
+        They are what is asked for, or the mean that quantiles are around, unless
+        outliers are all that it sees.
         """
+        loss = getattr(self, "loss", "pinball")
+        if loss == "pinball" and np.std(y) > HEAVY * scale_of(y):
+            return False
         limit = FEATURES * check_memory_limit(self.memory_limit)
-        of_use = getattr(self, "loss", "pinball") in ("squared", "pinball")
-        return of_use and 4 * X.shape[0] ** 2 <= limit and not sp.issparse(X)
+        return (
+            loss in ("squared", "pinball")
+            and 4 * X.shape[0] ** 2 <= limit
+            and not sp.issparse(X)
+        )
 
     def _make_squares(self, machine):
         """Make a machine of squares: the one that there is, or that of the mean."""
