@@ -12,6 +12,9 @@ import scipy.sparse as sp
 # Points that are not C-contiguous and of the right type are copied in portions.
 COPY_BYTES = 2**23
 
+# Points of which L·x is computed at a time.
+METRIC_BYTES = 2**19
+
 # Points whose medians are the center, and whose median distance makes a gamma.
 CENTER_SUBSAMPLE = 32
 MEDIAN_SUBSAMPLE = 1000
@@ -91,9 +94,16 @@ class PointsInMetric:
             rows, columns = numbers
             return self[rows][:, columns]
         rows = self._X[numbers]
-        if sp.issparse(rows):
-            rows = rows.toarray()
-        return self._metric.apply(rows.astype(np.float64) - self._center)
+        n, d = rows.shape
+        if d != self._metric.d:
+            raise ValueError(f"points have {d} features, {self._metric} has others")
+        out, step = np.empty((n, self.shape[1])), max(1, METRIC_BYTES // (8 * d))
+        for start in range(0, n, step):
+            some = rows[start : start + step]
+            some = some.toarray() if sp.issparse(some) else some
+            some = some.astype(np.float64) - self._center
+            out[start : start + step] = self._metric.apply(some)
+        return out
 
 
 def in_metric(X, metric):

@@ -4,7 +4,8 @@
 
 K is kept in float32, and so is its Cholesky factor, in place: n³/3 operations of half
 the price.  The factor preconditions conjugate gradients whose products with K are
-computed in float64, from the points, so that a few iterations reach any tolerance.
+computed in float64, from the points: a few iterations are enough, unless alpha is so
+small that float32 sees nothing of it.
 
 The gap.  With e the residuals of f = Σ a_i k(·, x_i) and b, and ζ any numbers of
 weighted mean 0, for the squared loss
@@ -32,7 +33,7 @@ from pskernels.solvers.base import Iteration, SolveResult
 # The factor is that of a matrix in float32, which may be indefinite: its diagonal is
 # raised by so many units in the last place, times √n, and again, up to so many times.
 RAISE, MAX_RAISED = 4.0, 4
-MAX_ITER = 40
+MAX_ITER = 15
 
 
 def solve_all_points(
@@ -66,6 +67,10 @@ def solve_all_points(
     weight = np.ones(n) if weight is None else weight * (n / weight.sum())
     system = _System(feature_map, X, n * alpha / weight)
     targets = y.reshape(n, -1).astype(np.float64)
+    shift = weight @ targets / n if fit_intercept else np.zeros(targets.shape[1])
+    targets = targets - shift
+    unit = np.abs(targets).max() or 1.0
+    targets /= unit  # float32 is to hold them
     sides = np.hstack([targets, np.ones((n, 1))]) if fit_intercept else targets
     state, history = system.start(sides), []
     while True:
@@ -77,6 +82,10 @@ def solve_all_points(
         if done or len(history) > (MAX_ITER if max_iter is None else max_iter):
             break
         state = system.step(state)
+    for name, power in (("objective", 2), ("null_objective", 2), ("dual", 1)):
+        model[name] = model[name] * unit**power
+    model["coef"] = model["coef"] * unit
+    model["intercept"] = model["intercept"] * unit + shift
     one = y.ndim == 1
     result = SolveResult(
         coef=model["coef"][:, 0] if one else model["coef"],

@@ -50,6 +50,7 @@ from pskernels.gram import (
 )
 from pskernels.kernel_map import KernelMap, check_coef, points_of_a_block
 from pskernels.kernels import CallableKernel, GammaKernel, Precomputed, get_kernel
+from pskernels.point_metric import check_metric
 from pskernels.sketches import PSparsified, SubSampling
 
 # Rows of a sketch where none is given.
@@ -450,6 +451,8 @@ class FeatureMap(KernelMap):
                 f"a map needs landmarks, features and {d} inputs, got {m}, "
                 f"{self.rank_} and {self.n_features_in_}"
             )
+        if self.landmarks_ is not None:
+            check_metric(self.kernel_.metric, self.landmarks_, "landmarks_")
         if isinstance(getattr(self.kernel_, "gamma", None), str):
             raise ValueError(f"the gamma of {self.kernel_} must be a number")
         if not hasattr(self, "_dtype"):
@@ -461,8 +464,8 @@ class FeatureMap(KernelMap):
         """Find `_triangle` of the whitening, kept where n points are few."""
         if self.whitening_ is None:
             raise ValueError(
-                "this map has all points as landmarks, and no features: fit_all_points "
-                "computes none"
+                "a model with all points as landmarks has no features to transform to "
+                "or to go on from: fit it with n_components below the number of points"
             )
         kept = _kept_triangles.get(self)
         if kept is None or kept[0] is not self.whitening_ or kept[2].dtype != dtype:

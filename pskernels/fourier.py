@@ -109,8 +109,11 @@ class RandomFourierFeatures(KernelMap):
             )
         rng = make_generator(philox_key(self.random_state))
         kernel, _ = prepare(kernel, X, "X", *self.limits())
-        shape = n_components // 2, X.shape[1]
+        metric = kernel.metric
+        shape = n_components // 2, X.shape[1] if metric is None else metric.d_seen
         self.frequencies_ = _draw_frequencies(kernel, shape, rng)
+        if metric is not None:  # ⟨ω, L·x⟩ = ⟨Lᵀω, x⟩
+            self.frequencies_ = metric.pull_back(self.frequencies_)
         self.kernel_ = kernel
         self.rank_ = n_components
         self.n_features_in_ = X.shape[1]

@@ -22,6 +22,7 @@ import scipy.sparse as sp
 
 from pskernels._robust import centred, robust_size, scale_of
 from pskernels._threads import resolve_n_threads, single_threaded_blas
+from pskernels._validation import check_memory_limit
 from pskernels.feature_map import (
     FeatureMap,
     fit_and_transform,
@@ -71,6 +72,8 @@ class Round:
     Parameters
     ----------
     kernel : str
+    number : int or None
+        Of the round, 0 the first; None for a kernel that was compared.
     gamma : float
     alpha : float
         That of the points of the round.
@@ -81,6 +84,7 @@ class Round:
     """
 
     kernel: str
+    number: int | None
     gamma: float
     alpha: float
     loss: float
@@ -88,6 +92,7 @@ class Round:
 
     def __post_init__(self):
         numbers = (self.gamma, self.alpha, self.loss, *self.importances)
+        numbers += () if self.number is None else (self.number,)
         if not isinstance(self.kernel, str) or not np.isfinite(numbers).all():
             raise ValueError(f"a round must have a name and numbers, got {self}")
 
@@ -121,6 +126,7 @@ class _Fit(NamedTuple):
     feature_map: FeatureMap
     coef: np.ndarray  # of targets, and of their spread
     intercept: np.ndarray  # of targets
+    number: int | None = None  # of the round
 
     def predict(self, X):
         """Predict targets, (n, outputs)."""
@@ -208,15 +214,19 @@ class MetricLearner:
 
     def _take_points(self, X, y, weight):
         """Draw points that are held out, points for the last fits, and for rounds."""
-        n = X.shape[0]
+        n, d = X.shape
+        if n < 2:
+            raise ValueError(f"a kernel is learnt from two points or more, got {n}")
         order = np.random.default_rng(self.seed).permutation(n)
-        n_held = max(1, min(HELD_OUT, n // 4))
+        room = max(2, check_memory_limit(self.memory_limit) // (4 * 8 * d))
+        order = order[:room]
+        n_held = max(1, min(HELD_OUT, len(order) // 4))
         y = y.reshape(n, -1).astype(np.float64)
         weight = np.ones(n) if weight is None else weight
         y = centred(y, weight) / [scale_of(column, weight) for column in y.T]
-        ends = (0, n_held), (n_held, n_held + MOST_POINTS), (n_held, n_held + POINTS)
-        rows = [order[slice(*each)] for each in ends]
-        return [_Points(_take(X, some), y[some], weight[some]) for some in rows]
+        parts = order[:n_held], order[n_held : n_held + MOST_POINTS]
+        held, most = (_Points(_take(X, some), y[some], weight[some]) for some in parts)
+        return held, most, _Points(*(array[:POINTS] for array in most))
 
     def _rounds(self, name, train, held, unit, goal, clock):
         """Yield the fits of the rounds of a kernel, few if they miss a goal by far."""
@@ -227,7 +237,7 @@ class MetricLearner:
             fit = self._fit(
                 name, metric, base, multiples, train, held, fit, ROWS, clock
             )
-            yield fit
+            yield fit._replace(number=number)
             since = 0 if fit.loss < (1 - GAIN) * best else since + 1
             best = min(best, fit.loss)
             hopeless = number >= EARLY_ROUNDS and best > goal
@@ -428,8 +438,12 @@ def _take(X, rows):
 
 
 def _deviations(X):
-    """Find the standard deviation of each feature."""
-    return X.std(axis=0, dtype=np.float64)
+    """Find the standard deviation of each feature, exactly 0 of constant ones."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        deviations = (X - X[0]).std(axis=0, dtype=np.float64)
+    if not np.isfinite(deviations).all():
+        raise ValueError("the variance of X overflows; scale X to learn its metric")
+    return deviations
 
 
 def _unit(deviations):
@@ -466,6 +480,7 @@ def _describe(fit, deviations):
     kernel = fit.feature_map.kernel_
     return Round(
         kernel=kernel.name,
+        number=fit.number,
         gamma=float(getattr(kernel, "gamma", 1.0)),
         alpha=float(fit.penalty / fit.n),
         loss=fit.loss,

@@ -29,6 +29,7 @@ class Metric:
             )
         if not np.isfinite(L).all() or not L.any():
             raise ValueError("metric must be finite, and not 0 for all features")
+        L += 0.0  # no -0, whose hash is another
         L.flags.writeable = False
         object.__setattr__(self, "L", L)
 

@@ -25,6 +25,7 @@ from pskernels.estimators import (
     KernelSketch,
     SketchedKernelClassifier,
     SketchedKernelRegressor,
+    SketchedKernelRegressorCV,
     SketchedQuantileRegressor,
     load,
 )
@@ -154,15 +155,25 @@ def test_targets_without_signal_end(rng):
         assert np.isfinite(learnt.rounds[-1].loss)
 
 
-def test_one_point_and_constant_features(rng):
-    X = np.column_stack([np.ones(50), rng.normal(size=50)])
+@pytest.mark.parametrize("constant", (1.0, 0.7))
+def test_constant_features(constant, rng):
+    """The standard deviation of many 0.7 is not 0 in floating point."""
+    X = np.column_stack([np.full(500, constant), rng.normal(size=500)])
     learnt = MetricLearner(("rbf",)).learn(X, X[:, 1])
-    assert learnt.rounds[-1].importances[0] < 1e-6
+    assert max(one.importances[0] for one in learnt.rounds) == 0
+    assert np.abs(learnt.kernel.metric.L).max() < 10
+
+
+def test_one_point_and_far_points_are_refused():
+    with pytest.raises(ValueError, match="two points or more"):
+        MetricLearner(("rbf",)).learn(np.ones((1, 2)), np.ones(1))
+    with pytest.raises(ValueError, match="variance of X overflows"):
+        MetricLearner(("rbf",)).learn(1e300 * np.eye(9), np.arange(9.0))
 
 
 def test_rounds_are_checked():
     with pytest.raises(ValueError, match="a name and numbers"):
-        Round(kernel="rbf", gamma=np.nan, alpha=1.0, loss=1.0, importances=(1.0,))
+        Round("rbf", 0, gamma=np.nan, alpha=1.0, loss=1.0, importances=(1.0,))
 
 
 # ---- estimators ----
@@ -418,6 +429,86 @@ def test_diagonals_of_inverses(rng):
         assert np.array_equal(*found)
 
 
+@pytest.mark.parametrize("shift, scale", [(0, 0), (1e9, 1), (0, 1e39), (0, 1e-60)])
+def test_exact_fits_in_any_unit(shift, scale, rng):
+    X, y = make_hidden(rng, n=2000, d=3)
+    options = dict(loss="squared", n_components=2000, gamma=0.3, random_state=0)
+    plain = SketchedKernelRegressor(**options).fit(X, y)
+    other = SketchedKernelRegressor(**options).fit(X, shift + scale * y)
+    assert other.converged_ and other.feature_map_.whitening_ is None
+    expected = shift + scale * plain.predict(X)
+    atol = max(1e-3 * scale, 1e-6 * shift)
+    np.testing.assert_allclose(other.predict(X), expected, rtol=0, atol=atol)
+
+
+def test_what_float32_cannot_solve_is_solved_otherwise(rng):
+    X, y = make_hidden(rng, n=2000, d=3)
+    model = SketchedKernelRegressor(
+        loss="squared", alpha=1e-12, gamma=0.3, n_components=2000, random_state=0
+    ).fit(X, y)
+    assert model.converged_ and model.score(X, y) > 0.98
+
+
+def test_warm_starts_with_metrics(hidden):
+    X, y = hidden
+    model = SketchedKernelRegressor(
+        metric=np.arange(1.0, 9.0), feature_groups=np.arange(8), warm_start=True,
+        random_state=0,
+    ).fit(X, y)  # fmt: skip
+    first = model.feature_map_
+    assert model.fit(X, y + 1).feature_map_ is first
+    assert model.set_params(metric=np.ones(8)).fit(X, y).feature_map_ is not first
+
+
+def test_batches_and_sources_take_the_alpha_that_was_learnt(hidden):
+    from pskernels.sources import Source
+
+    X, y = hidden
+    options = dict(metric="learn", loss="squared", n_components=50, random_state=0)
+    whole = SketchedKernelRegressor(**options).fit(X, y)
+    batch = SketchedKernelRegressor(**options).partial_fit(X, y)
+    assert batch.alpha_ == pytest.approx(whole.alpha_)
+    source = SketchedKernelRegressor(memory_limit=2**18, **options)
+    source.fit(Source(X, "X"), y)
+    assert source.alpha_ == pytest.approx(source._penalty / len(y))
+
+
+def test_searches_over_kernels_metrics_and_rows(hidden):
+    X, y = hidden
+    search = SketchedKernelRegressorCV(
+        kernel=["rbf", "laplacian"], metric=[None, "learn"], n_components=[50, 150],
+        alphas=[1e-3, 1e-5], gammas=[0.05, 0.2], cv=2, random_state=0,
+    ).fit(X, y)  # fmt: skip
+    assert len(search.cv_results_["params"]) == 2 * 2 * 2 * (2 + 1)
+    assert search.best_params_["metric"] == "learn"
+    assert search.best_params_["n_components"] == 150
+    given = SketchedKernelRegressorCV(
+        metric=[np.ones(8), np.array([1.0, 1, 0, 0, 0, 0, 0, 0])], cv=2, random_state=0
+    ).fit(X, y)
+    assert given.best_params_["metric"].L[2] == 0
+
+
+def test_gammas_of_searches_see_the_metric(hidden):
+    X, y = hidden
+    options = dict(cv=2, alphas=[1e-4], random_state=0)
+    plain = SketchedKernelRegressorCV(**options).fit(X, y)
+    other = SketchedKernelRegressorCV(metric=np.full(8, 1e-3), **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of features that drown others
+        other.fit(1e3 * X, y)
+    assert other.best_score_ == pytest.approx(plain.best_score_, rel=1e-6)
+    assert other.best_params_["gamma"] == pytest.approx(plain.best_params_["gamma"])
+
+
+def test_fourier_features_see_the_metric(rng):
+    X, L = rng.normal(size=(20, 3)), np.array([1.0, 0.0, 2.0])
+    Z = psk.RandomFourierFeatures(
+        20_000, kernel=psk.RBF(0.3, metric=L), random_state=0
+    ).fit_transform(X)
+    K = psk.kernel_matmul(X, None, np.eye(20), gamma=0.3, metric=L)
+    assert np.abs(Z @ Z.T - K).max() < 0.05
+
+
 def test_exact_fits_are_saved_and_refuse_features(rng, tmp_path):
     X, y = make_hidden(rng, n=2000, d=3)
     model = SketchedKernelRegressor(
@@ -471,6 +562,35 @@ def test_auto_quantiles_and_classes(rng, tmp_path):
         assert "n·alpha" in model.report_
         model.save(tmp_path / "model")
         assert np.array_equal(load(tmp_path / "model").predict(X), model.predict(X))
+
+
+def test_weights_of_classes_count_once(rng, monkeypatch):
+    X, y = make_hidden(rng, n=600)
+    labels = (y > np.quantile(y, 0.85)).astype(int)
+    seen = []
+    solve = SketchedKernelClassifier._solve
+
+    def record(self, Z, y, weight, *args, **options):
+        seen.append(np.unique(np.round(weight, 6)))
+        return solve(self, Z, y, weight, *args, **options)
+
+    monkeypatch.setattr(SketchedKernelClassifier, "_solve", record)
+    AutoKernelClassifier(class_weight="balanced", budget=2, random_state=0).fit(
+        X, labels
+    )
+    expected = np.round(600 / (2 * np.bincount(labels)), 6)
+    assert all(np.array_equal(weights, np.sort(expected)) for weights in seen)
+
+
+def test_constant_and_several_targets(rng):
+    X, y = make_hidden(rng, n=300)
+    for targets in (np.full(300, 3.7), np.column_stack([y, -y])):
+        model = AutoKernelRegressor(budget=2, random_state=0).fit(X, targets)
+        assert np.isfinite(model.predict(X)).all()
+    constant = AutoQuantileRegressor(budget=2, random_state=0).fit(X, np.full(300, 3.7))
+    np.testing.assert_allclose(constant.predict(X), 3.7)
+    model = AutoKernelRegressor(loss="pinball", budget=2, random_state=0)
+    assert model.fit(X, y[:, None]).predict(X).shape == (300, 1)
 
 
 def test_auto_with_another_loss_and_weights(rng):

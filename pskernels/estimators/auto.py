@@ -120,7 +120,7 @@ class Auto:
         report = [f"{X.shape[0]} points, {X.shape[1]} features, budget {seconds:g} s"]
         seed, end = self._seed(), began + seconds
         targets, weight = self._encode(y), self._balance(y, weight)
-        small = self._may_be_exact(X, targets)
+        small = self._may_be_exact(X, y)
         options = self._learning_options()
         if small and options:  # of the mean, not of the median
             options["robust"] = False
@@ -142,7 +142,8 @@ class Auto:
         if small:
             full = self._learn_full(X, targets, weight, seed, learnt, began, seconds)
             squares = self._make_squares(machine)
-            trial = Trial(squares, X, y, targets, weight, seed, ALPHA_SHARE * seconds)
+            left = began + ALPHA_SHARE * seconds - time.perf_counter()
+            trial = Trial(squares, X, y, targets, weight, seed, left)
             penalty = trial.compare_exactly([*learnt.finalists, *full], penalty)
             machine.set_params(kernel=squares.kernel)
             report += trial.report
@@ -168,6 +169,10 @@ class Auto:
         names = vars(machine).keys() - machine.get_params(deep=False).keys()
         vars(self).update({name: vars(machine)[name] for name in names})
         self.rounds_ = learnt.rounds
+        shares = self.feature_importances_
+        top = np.argsort(-shares, kind="stable")[:5]
+        listed = ", ".join(f"{number}: {shares[number]:.0%}" for number in top)
+        report.append(f"importance of features: {listed}")
         report.append(f"{time.perf_counter() - began:.1f} s in all")
         self.report_ = "\n".join(report)
         self._tell(report)
@@ -194,6 +199,8 @@ class Auto:
         outliers are all that it sees.
         """
         loss = getattr(self, "loss", "pinball")
+        if loss == "pinball" and np.ndim(y) > 1:
+            return False
         if loss == "pinball" and np.std(y) > HEAVY * scale_of(y):
             return False
         limit = FEATURES * check_memory_limit(self.memory_limit)
@@ -226,6 +233,8 @@ class Auto:
         given = self.get_params(deep=False)
         shared = given.keys() & set(self._machine_type._get_param_names())
         machine = self._machine_type(**{name: given[name] for name in shared})
+        if "class_weight" in shared:  # `_balance` has made them weights of points
+            machine.set_params(class_weight=None)
         return machine.set_params(kernel=kernel, random_state=seed, verbose=0)
 
     def _grow_machine(self, machine, X, y, weight, exact, end, most=None):
@@ -263,13 +272,8 @@ def _describe_learning(learnt, seconds):
     for one in learnt.rounds:
         best[one.kernel] = min(one.loss, best.get(one.kernel, np.inf))
     losses = ", ".join(f"{name} {loss:.4f}" for name, loss in best.items())
-    chosen = min(learnt.rounds, key=lambda one: one.loss)
-    shares = np.array(chosen.importances)
-    order = np.argsort(-shares)[:5]
-    top = ", ".join(f"{number}: {shares[number]:.0%}" for number in order)
     return [
         f"held-out loss, as a share of that of a constant, by kernel: {losses}",
-        f"importance of features: {top}",
         f"kernel {learnt.kernel}: {len(learnt.rounds)} rounds, {seconds:.1f} s",
     ]
 
@@ -365,7 +369,9 @@ class Trial:
         began, machine, X = time.perf_counter(), self.machine, self._X[self._rest]
         machine.set_params(kernel=kernel, alpha=penalty / self._unit)
         feature_map = machine._map_maker(X, None, kernel)(None)
-        machine._fit_exactly(feature_map, X, self._y[self._rest], self._weights[1])
+        y, weight = self._y[self._rest], self._weights[1]
+        if not machine._fit_exactly(feature_map, X, y, weight):
+            return math.inf
         self._seconds = min(self._seconds, time.perf_counter() - began)
         return self._loss(self.machine._decide(self._X[self._held]))
 
@@ -416,7 +422,7 @@ class Mean:
             max_iter=None,
             leave_one_out=True,
         )
-        share = (self.errors**2).mean() / np.var(y)
+        share = (self.errors**2).mean() / (np.var(y) or 1.0)
         self.report = (
             f"mean of all points: {time.perf_counter() - began:.2f} s, certified gap "
             f"{self._result.dual_gap:.1e}; its leave-one-out errors, which levels are "
@@ -465,7 +471,7 @@ class AutoKernelRegressor(Auto, SketchedKernelRegressor):
     report_ : str
         What was chosen, and why.
     rounds_ : list of Round
-    metric_ : ndarray of shape (d,)
+    metric_ : ndarray of shape (d,) or (d, d)
         L: the kernel sees L·x.
     feature_importances_ : ndarray of shape (d,)
         Shares of features in squared distances, in their standard deviations.
@@ -526,6 +532,12 @@ class AutoQuantileRegressor(Auto, SketchedQuantileRegressor):
         As for `AutoKernelRegressor`.
 
     And those of `SketchedQuantileRegressor`.
+
+    Notes
+    -----
+    Where there is time and room, a mean is fitted to all points, and levels to its
+    leave-one-out errors: predictions are their sum, and alpha_, objective_, dual_gap_
+    and history_ are those of the levels around the mean.
     """
 
     _machine_type = SketchedQuantileRegressor

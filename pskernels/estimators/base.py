@@ -71,7 +71,6 @@ from pskernels.metric_learning import KERNELS, MetricLearner, find_importances
 from pskernels.point_metric import get_metric
 from pskernels.sketches import WITH_P, Sketch, SubSampling, get_sketch
 from pskernels.solvers import path
-from pskernels.solvers.base import warn_if_not_converged
 from pskernels.sources import READ_BYTES, Source, is_source, open_points
 
 # Points whose squared distance from 0 is this many times their variance look alike to
@@ -163,10 +162,15 @@ class SketchedEstimator(BaseEstimator):
         if sp.issparse(X) or isinstance(kernel, (CallableKernel, Precomputed)):
             return
         step = -(-X.shape[0] // SCALE_SUBSAMPLE)
+        some = X[::step]
+        if self._has_metric():
+            if get_metric(self.metric).d_seen != X.shape[1]:
+                return  # features of L·x have no names
+            some = in_metric(some, get_metric(self.metric))[:]
         with np.errstate(over="ignore", invalid="ignore"):
-            variances = X[::step].var(axis=0, dtype=np.float64)
+            variances = some.var(axis=0, dtype=np.float64)
             shares = variances / variances.sum()
-            squares = X[::step].mean(axis=0, dtype=np.float64) ** 2
+            squares = some.mean(axis=0, dtype=np.float64) ** 2
             far = squares.sum() > FAR_FROM_ZERO * variances.sum() > 0
         by_products = isinstance(kernel, (Linear, Polynomial, Cosine))
         if by_products and far and X.shape[1] > 1:
@@ -215,6 +219,13 @@ class SketchedEstimator(BaseEstimator):
                 f"metric={self.metric!r} needs a kernel by name, which has a gradient, "
                 f"got {self.kernel!r}"
             )
+        full = isinstance(self.metric, str) and self.metric == "learn-full"
+        if full and get_kernel(kernels[0]).non_negative:
+            raise ValueError("metric='learn-full' is not for the kernel 'sobolev'")
+        if full and self.feature_groups is not None:
+            raise ValueError("feature_groups are for metric='learn', a diagonal one")
+        if self.gamma is not None and not isinstance(self.gamma, str):
+            get_kernel(kernels[0], self.gamma)  # an object has its own
         if isinstance(self.gamma, str):
             raise ValueError(
                 f"gamma={self.gamma!r} is a rule for a kernel that is given; with "
@@ -574,7 +585,8 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
             kernel = self._choose_kernel(X, labels, y, weight, seed, self.gamma)
             make_map = self._map_maker(X, weight, kernel)
             if storage == "auto" and self._is_exact(kernel, X):
-                return self._fit_exactly(make_map(None), X, y, balanced)
+                if self._fit_exactly(make_map(None), X, y, balanced):
+                    return self
             options = {}
             if self._takes_factored_features() or storage != "auto":
                 alpha = self._get_alpha(self.alpha, y, balanced)
@@ -602,6 +614,10 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
         return kernel.centred and plain and squares and single and many
 
     def _fit_exactly(self, feature_map, X, y, weight):
+        """Fit all points as landmarks; tell whether that has converged."""
+        vars(self).pop("growth_", None)
+        if self.max_iter is not None:
+            check_int(self.max_iter, "max_iter", minimum=1)
         X = feature_map.fit_all_points(X)
         self.loss_ = Squared()
         result = solve_all_points(
@@ -614,10 +630,11 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
             tol=check_positive(self.tol, "tol"),
             max_iter=self.max_iter,
         )
-        warn_if_not_converged(result)
+        if not result.converged:  # with whitened features it may
+            return False
         self._keep(feature_map, result)
         self._made_with = {}  # a warm start needs features
-        return self
+        return True
 
     def _choose_kernel(self, X, labels, y, weight, seed, gamma):
         """Find the kernel: that of the parameters, by folds, or learnt from targets y.
@@ -713,7 +730,12 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
             "kernel", "gamma", "metric", "feature_groups", "sketch", "n_components",
             "p", "rtol",
         )  # fmt: skip
-        return {name: getattr(self, name) for name in names}
+        found = {name: getattr(self, name) for name in names}
+        if self._has_metric():
+            found["metric"] = get_metric(self.metric)
+        if self.feature_groups is not None:
+            found["feature_groups"] = tuple(np.asarray(self.feature_groups).tolist())
+        return found
 
     def _solve(self, Z, y, weight, alphas, *, start=None, warm=False):
         """Solve on features; return a result for each alpha."""
@@ -750,9 +772,13 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
     def _get_alpha(self, alpha, y, weight):
         """Make alpha a number."""
         if is_auto(alpha, "alpha"):
-            penalty = getattr(self, "_penalty", DEFAULT_PENALTY)
-            return default_alpha(len(y), weight, penalty) / self._alpha_unit(y, weight)
+            alpha = default_alpha(len(y), weight, self._default_penalty())
+            return alpha / self._alpha_unit(y, weight)
         return check_positive(alpha, "alpha")
+
+    def _default_penalty(self):
+        """Return n·alpha, as it was learnt with the kernel or by default."""
+        return getattr(self, "_penalty", DEFAULT_PENALTY)
 
     def _alpha_unit(self, y, weight):
         """Compute what default alphas are divided by, so that no unit of y matters."""

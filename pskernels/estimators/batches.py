@@ -64,12 +64,12 @@ class Batches:
             is_whole=self.is_whole and bool((weight == np.floor(weight)).all()),
         )
 
-    def alpha(self, alpha):
-        """Make alpha a number, by the rows so far."""
+    def alpha(self, alpha, penalty):
+        """Make alpha a number, by the rows so far and n·alpha, if it is "auto"."""
         if not is_auto(alpha, "alpha"):
             return check_positive(alpha, "alpha")
         n = self.total if self.is_whole else self.n_rows
-        return default_alpha(n) / self.unit
+        return default_alpha(n, penalty=penalty) / self.unit
 
     def make_state(self, coef, intercept):
         """Make Adam's state at a model: coefficients (r,) or (r, d)."""
@@ -255,7 +255,7 @@ class LearnsFromBatches:
         if not all(np.isfinite(sums.value).all() for sums in found):
             raise ValueError("squares of y overflow float64; scale y")
         batches = replace(batches.add_rows(weight), answers=tuple(found))
-        alpha = batches.alpha(self.alpha)
+        alpha = batches.alpha(self.alpha, self._default_penalty())
         outcomes = [
             _solve_sums(
                 PassProblem(
@@ -280,7 +280,7 @@ class LearnsFromBatches:
     def _go_on(self, batches, X, y, weight):
         """Fit to the first batch, if that is possible; take steps with others."""
         is_first, batches = batches.n_batches == 0, batches.add_rows(weight)
-        alpha = batches.alpha(self.alpha)
+        alpha = batches.alpha(self.alpha, self._default_penalty())
         Z = self.feature_map_.transform(X)
         if is_first and not hasattr(self, "coef_") and self._has_solution(y):
             result = solve(

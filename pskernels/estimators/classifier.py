@@ -47,7 +47,7 @@ random_state, verbose
         5,000 points), with the given alpha.
     n_components : int or "auto", optional
         As for `KernelSketch`; None means 6·√n, from 100 to 1,000 (100 if points are not
-        in memory).  All points, with "squared", are solved as one n × n system.
+        in memory).
     loss : {"hinge", "squared_hinge", "logistic"}
         "hinge" is the support vector machine; "logistic" has probabilities.
     alpha : float or "auto"

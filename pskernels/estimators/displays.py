@@ -352,8 +352,11 @@ class MetricDisplay:
                 f"{type(model).__name__} has no rounds to show: fit it with "
                 "metric='learn'"
             )
-        best = min(model.rounds_, key=lambda one: one.loss)
-        rounds = [one for one in model.rounds_ if one.kernel == best.kernel]
+        rounds = [one for one in model.rounds_ if one.number is not None]
+        if not rounds:
+            raise ValueError("kernels were compared, but no metric was learnt")
+        best = min(rounds, key=lambda one: one.loss)
+        rounds = [one for one in rounds if one.kernel == best.kernel]
         shares = np.array([one.importances for one in rounds])
         names = getattr(model, "feature_names_in_", None)
         if names is None:

@@ -23,7 +23,7 @@ random_state, verbose
         5,000 points), with the given alpha.
     n_components : int or "auto", optional
         As for `KernelSketch`; None means 6·√n, from 100 to 1,000 (100 if points are not
-        in memory).  All points, with "squared", are solved as one n × n system.
+        in memory).
     quantiles : sequence of float, or float
         Levels in (0, 1), increasing.  For a single number, predictions are 1-d.
     alpha : float or "auto"

@@ -15,7 +15,7 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import ParameterGrid, check_cv
 from sklearn.utils.metaestimators import _safe_split
 
-from pskernels._points import total_variance
+from pskernels._points import in_metric, total_variance
 from pskernels._progress import progress
 from pskernels._validation import check_memory_limit, check_option
 from pskernels.estimators.classifier import SketchedKernelClassifier
@@ -25,7 +25,7 @@ from pskernels.estimators.state import all_or_nothing
 from pskernels.feature_map import DEFAULT_ROWS
 from pskernels.features import EXACT_ENOUGH, FactoredFeatures
 from pskernels.kernels import GammaKernel, get_kernel
-from pskernels.point_metric import get_metric
+from pskernels.point_metric import Metric, check_metric, get_metric
 from pskernels.solvers.loo import leave_one_out
 
 DEFAULT_ALPHAS = np.logspace(-2, -7, 6)
@@ -102,7 +102,7 @@ class Search:
                 listed[name] = check_candidates(getattr(self, name), name)
         metrics = self.metric
         if isinstance(metrics, (list, tuple)) and any(
-            one is None or isinstance(one, str) for one in metrics
+            one is None or isinstance(one, (str, Metric, np.ndarray)) for one in metrics
         ):  # else it is L
             listed["metric"] = [
                 one if isinstance(one, str) else get_metric(one) for one in metrics
@@ -120,7 +120,7 @@ class Search:
             machine.set_params(**setting)
             gammas = [None]
             if not machine._learns_kernel():
-                gammas = self._get_gammas(machine.kernel, X, weight)
+                gammas = self._get_gammas(machine, X, weight)
             if gammas is not None:
                 grid["gamma"] = gammas
             elif listed:
@@ -138,10 +138,10 @@ class Search:
         unit = machine._alpha_unit(y, weight)
         return [float(alpha / unit) for alpha in DEFAULT_ALPHAS]
 
-    def _get_gammas(self, kernel, X, weight):
+    def _get_gammas(self, machine, X, weight):
         if self.gammas is not None:
             return check_candidates(self.gammas, "gammas")
-        return default_gammas(kernel, X, weight, self.memory_limit)
+        return default_gammas(machine, X, weight)
 
     def _make_folds(self, machine, X, y, weight, groups):
         if isinstance(self.scoring, (list, tuple, set, dict)):
@@ -213,20 +213,23 @@ def check_candidates(values, name):
     ]
 
 
-def default_gammas(kernel, X, weight, memory_limit):
+def default_gammas(machine, X, weight):
     """Find gammas around that of the rule "scale"; None if the kernel has its own."""
-    named = get_kernel(kernel)
-    if not isinstance(named, GammaKernel) or named is kernel:
+    named = get_kernel(machine.kernel)
+    if not isinstance(named, GammaKernel) or named is machine.kernel:
         return None
+    named = get_kernel(machine.kernel, None, machine.metric)
+    check_metric(named.metric, X, "X")
     weight = np.ones(X.shape[0]) if weight is None else weight
-    limit = check_memory_limit(memory_limit)
-    scale = named.with_gamma(X, total_variance(X, weight, limit), limit).gamma
+    limit = check_memory_limit(machine.memory_limit)
+    variance = total_variance(in_metric(X, named.metric), weight, limit)
+    scale = named.with_gamma(X, variance, limit).gamma
     return [float(gamma) for gamma in scale * GAMMA_MULTIPLES]
 
 
 def choose_gamma(machine, X, y, weight, seed):
     """Choose the best of `default_gammas` by a few folds of some points; gamma="cv"."""
-    gammas = default_gammas(machine.kernel, X, weight, machine.memory_limit)
+    gammas = default_gammas(machine, X, weight)
     if gammas is None:
         raise ValueError(
             "gamma='cv' needs a kernel that has a gamma, by name, got "

@@ -182,8 +182,11 @@ class FitsSources:
         total = total_weight(y, weight, reweigh)
         some = self._read_some(X, y, weight, reweigh, seed)
         self._warn_if_unscaled(some.X)
+        kernel = self._choose_kernel(
+            some.X, some.y, some.targets, some.weight, seed, self.gamma
+        )
         alpha = self._streamed_alpha(some, weight, len(X))
-        features_of = self._fit_chunks(X, some, alpha, seed)
+        features_of = self._fit_chunks(X, some, kernel, alpha, seed)
         chunks = (X.chunks_type or Chunks)(
             X,
             y,
@@ -283,13 +286,11 @@ class FitsSources:
         if weight is not None:
             whole = (some.weight == np.floor(some.weight)).all()
             n = sum(weight.map_blocks(_sum_of if whole else _count_of))
-        return default_alpha(n) / self._alpha_unit(some.targets, some.weight)
+        alpha = default_alpha(n, penalty=self._default_penalty())
+        return alpha / self._alpha_unit(some.targets, some.weight)
 
-    def _fit_chunks(self, X, some, alpha, seed):
+    def _fit_chunks(self, X, some, kernel, alpha, seed):
         """Fit the map to all points, of which it keeps the landmarks alone."""
-        kernel = self._choose_kernel(
-            some.X, some.y, some.targets, some.weight, seed, self.gamma
-        )
         make_map = self._map_maker(some.X, some.weight, kernel)
         s, n = self._streamed_rows(), len(X)
         sketch = self._get_distribution(

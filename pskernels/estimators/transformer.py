@@ -4,6 +4,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
+from pskernels._validation import count_not_finite, raise_not_finite
 from pskernels.choice import grow, mean_residual
 from pskernels.estimators.base import SketchedEstimator
 from pskernels.estimators.defaults import is_auto
@@ -146,7 +147,7 @@ class KernelSketch(
             A source, as for `SketchedKernelRegressor`, is read in slices.
         y : array of shape (n,), optional
             Targets that are numbers help p="auto"; metric="learn" and kernel="auto"
-            need them, numbers or labels.
+            need them: numbers, or labels as text.
 
         Returns
         -------
@@ -206,8 +207,10 @@ class KernelSketch(
         check_consistent_length(X, y)
         y = np.asarray(y)
         if y.dtype.kind not in "biuf":  # classes
-            labels = np.unique(y)
-            y = np.where(y[:, None] == labels, 1.0, -1.0)
+            y = y.astype(str)
+            y = np.where(y[:, None] == np.unique(y), 1.0, -1.0)
+        elif count_not_finite(y.astype(np.float64)):
+            raise_not_finite(y.reshape(len(y), -1), "y")
         return self._learn_kernel(X, y, None, self._seed()).kernel
 
     def _grow(self, features, X, y, weight, seed, rtol):
