@@ -51,6 +51,9 @@ GRADIENT_POINTS, GRADIENT_BYTES = 2000, 2**25
 # Rounds at most; those that may pass without a gain of so much: a function that is
 # hidden in many features shows in the metric before it shows in the loss.
 MAX_ROUNDS, PATIENCE, GAIN = 8, 3, 0.005
+# Losses, as shares, that show that nothing was learnt, for which more rows are tried,
+# or that little is left; parts of a function that are looked for behind the first.
+NOTHING, MORE_ROWS, LITTLE, MAX_LOOKS = 0.9, 1000, 0.1, 3
 # After so many rounds, a kernel whose loss is so many times the best one is given up.
 EARLY_ROUNDS, HOPELESS = 2, 1.25
 
@@ -199,7 +202,11 @@ class MetricLearner:
                     goal = HOPELESS * min(map(_loss_of, bests), default=np.inf)
                     rounds = list(self._rounds(name, train, held, unit, goal, clock))
                     fits += rounds
-                    bests.append(min(rounds, key=_loss_of))
+                    bests.append(_best_of(rounds))
+                more = self._look_again(bests, train, held, unit, clock)
+                if more:
+                    fits += more
+                    bests.append(_best_of(more))
                 goal = HOPELESS * min(map(_loss_of, bests))
                 bests = [fit for fit in bests if fit.loss <= goal]
             finalists = self._compare(bests, train, held, clock)
@@ -220,7 +227,7 @@ class MetricLearner:
         order = np.random.default_rng(self.seed).permutation(n)
         room = max(2, check_memory_limit(self.memory_limit) // (4 * 8 * d))
         order = order[:room]
-        n_held = max(1, min(HELD_OUT, len(order) // 4))
+        n_held = max(1, min(HELD_OUT, len(order) // 5))
         y = y.reshape(n, -1).astype(np.float64)
         weight = np.ones(n) if weight is None else weight
         y = centred(y, weight) / [scale_of(column, weight) for column in y.T]
@@ -228,20 +235,57 @@ class MetricLearner:
         held, most = (_Points(_take(X, some), y[some], weight[some]) for some in parts)
         return held, most, _Points(*(array[:POINTS] for array in most))
 
-    def _rounds(self, name, train, held, unit, goal, clock):
+    def _look_again(self, bests, train, held, unit, clock):
+        """List rounds of the best kernel for what its metric has missed, if any.
+
+        Where few rows saw nothing, with more of them.  And as long as parts are found.
+        """
+        best, rows, n = min(bests, key=_loss_of), ROWS, len(train.y)
+        options, fits = dict(unit=unit, goal=np.inf, clock=clock), []
+        if best.loss > NOTHING and not clock.is_late(n, MORE_ROWS, len(FIRST_GAMMAS)):
+            rows = MORE_ROWS
+            fits += self._rounds(best.name, train, held, rows=rows, **options)
+            best = min(fits, key=_loss_of)
+        for _ in range(MAX_LOOKS):
+            if best.loss < LITTLE or clock.is_late(n, rows, len(FIRST_GAMMAS)):
+                break
+            more = self._find_part(best, train, held, dict(rows=rows, **options))
+            fits += more
+            found = min([best, *more], key=_loss_of)
+            if found.loss > NOTHING * best.loss:
+                break
+            best = found
+        return fits
+
+    def _find_part(self, best, train, held, options):
+        """List rounds that begin with a part of the function that a fit has missed.
+
+        A feature whose weight is 0 has no gradient, so that a metric that has found one
+        part may have lost the features of another.  Rounds on what is left of targets
+        find them.
+        """
+        left = (one._replace(y=one.y - best.predict(one.X)) for one in (train, held))
+        second = min(self._rounds(best.name, *left, **options), key=_loss_of)
+        if second.loss > NOTHING:
+            return []
+        outer = sum(self._mean_outer_product(fit, train) for fit in (best, second))
+        metric = self._make_metric(outer, options["unit"])
+        return list(self._rounds(best.name, train, held, metric=metric, **options))
+
+    def _rounds(self, name, train, held, unit, goal, clock, rows=ROWS, metric=None):
         """Yield the fits of the rounds of a kernel, few if they miss a goal by far."""
-        metric, multiples, fit = Metric(1 / unit), FIRST_GAMMAS, None
-        best, since = np.inf, 0
+        metric = Metric(1 / unit) if metric is None else metric
+        multiples, fit, best, since = FIRST_GAMMAS, None, np.inf, 0
         for number in range(MAX_ROUNDS + 1):
             base = self._base_gamma(name, metric, train.X)
             fit = self._fit(
-                name, metric, base, multiples, train, held, fit, ROWS, clock
+                name, metric, base, multiples, train, held, fit, rows, clock
             )
             yield fit._replace(number=number)
             since = 0 if fit.loss < (1 - GAIN) * best else since + 1
             best = min(best, fit.loss)
             hopeless = number >= EARLY_ROUNDS and best > goal
-            late = clock.is_late(len(train.y), ROWS, len(NEXT_GAMMAS))
+            late = clock.is_late(len(train.y), rows, len(NEXT_GAMMAS))
             if since >= PATIENCE or hopeless or late:
                 return
             outer = self._mean_outer_product(fit, train)
@@ -429,6 +473,12 @@ class _Clock:
 
 def _loss_of(fit):
     return fit.loss
+
+
+def _best_of(rounds):
+    """Take the last round of those as good as the best one: its metric says more."""
+    limit = (1 + GAIN) * min(map(_loss_of, rounds))
+    return [fit for fit in rounds if fit.loss <= limit][-1]
 
 
 def _take(X, rows):

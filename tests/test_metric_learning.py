@@ -74,6 +74,16 @@ def test_features_that_matter_are_found(kernel, hidden):
     assert learnt.kernel.metric.is_diagonal and learnt.kernel.name == kernel
 
 
+def test_parts_behind_the_first_are_found(rng):
+    """A metric that sees one product gives features of the other a weight of 0."""
+    X = rng.normal(size=(3000, 10))
+    y = 2 * X[:, 0] * X[:, 1] + np.sin(3 * X[:, 2]) * X[:, 3]
+    learnt = MetricLearner(("rbf",)).learn(X, y)
+    assert learnt.rounds[-1].loss < 0.1
+    assert min(learnt.rounds[-1].importances[:4]) > 0.01
+    assert sum(learnt.rounds[-1].importances[:4]) > 0.95
+
+
 def test_a_full_metric_finds_directions(rng):
     X = rng.normal(size=(1500, 6))
     direction = np.array([1.0, 1, 1, 1, 0, 0]) / 2
@@ -340,7 +350,11 @@ def test_categories_share_a_weight(rng):
     model = make_pipeline(
         columns,
         SketchedKernelRegressor(
-            metric="learn", feature_groups=groups, n_components=200, random_state=0
+            loss="squared",
+            metric="learn",
+            feature_groups=groups,
+            n_components=200,
+            random_state=0,
         ),
     ).fit(frame[:1000], y[:1000])
     assert model.score(frame[1000:], y[1000:]) > 0.9
