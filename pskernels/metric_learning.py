@@ -51,9 +51,10 @@ GRADIENT_POINTS, GRADIENT_BYTES = 2000, 2**25
 # Rounds at most; those that may pass without a gain of so much: a function that is
 # hidden in many features shows in the metric before it shows in the loss.
 MAX_ROUNDS, PATIENCE, GAIN = 8, 3, 0.005
-# Losses, as shares, that show that nothing was learnt, for which more rows are tried,
-# or that little is left; parts of a function that are looked for behind the first.
-NOTHING, MORE_ROWS, LITTLE, MAX_LOOKS = 0.9, 1000, 0.1, 3
+# Losses, as shares, that show that next to nothing was learnt, for which more rows are
+# tried, nothing, or that little is left; parts of a function that are looked for behind
+# the first.
+BLIND, NOTHING, LITTLE, MORE_ROWS, MAX_LOOKS = 0.8, 0.9, 0.1, 1000, 3
 # After so many rounds, a kernel whose loss is so many times the best one is given up.
 EARLY_ROUNDS, HOPELESS = 2, 1.25
 
@@ -242,9 +243,9 @@ class MetricLearner:
         """
         best, rows, n = min(bests, key=_loss_of), ROWS, len(train.y)
         options, fits = dict(unit=unit, goal=np.inf, clock=clock), []
-        if best.loss > NOTHING and not clock.is_late(n, MORE_ROWS, len(FIRST_GAMMAS)):
-            rows = MORE_ROWS
-            fits += self._rounds(best.name, train, held, rows=rows, **options)
+        if best.loss > BLIND and not clock.is_late(n, MORE_ROWS, len(FIRST_GAMMAS)):
+            rows, name = MORE_ROWS, self._learning_kernels()[0]
+            fits += self._rounds(name, train, held, rows=rows, **options)
             best = min(fits, key=_loss_of)
         for _ in range(MAX_LOOKS):
             if best.loss < LITTLE or clock.is_late(n, rows, len(FIRST_GAMMAS)):
