@@ -535,6 +535,12 @@ def test_exact_fits_are_saved_and_refuse_features(rng, tmp_path):
         model.feature_map_.transform(X)
 
 
+def test_exact_fits_warn_of_more_rows_than_points(rng):
+    X, y = make_hidden(rng, n=2000, d=3)
+    with pytest.warns(UserWarning, match="n_components=3000 is more than the 2000"):
+        SketchedKernelRegressor(loss="squared", n_components=3000).fit(X, y)
+
+
 def test_exact_threads_do_not_change_a_bit(rng):
     X, y = make_hidden(rng, n=2100, d=3)
     one, three = (

@@ -21,7 +21,7 @@ from pskernels._validation import check_memory_limit, check_positive
 from pskernels.estimators.classifier import SketchedKernelClassifier
 from pskernels.estimators.quantile import SketchedQuantileRegressor
 from pskernels.estimators.regressor import SketchedKernelRegressor
-from pskernels.estimators.state import all_or_nothing
+from pskernels.estimators.state import all_or_nothing, make_machine, take_learnt
 from pskernels.exact import solve_all_points
 from pskernels.metric_learning import MetricLearner
 
@@ -166,8 +166,7 @@ class Auto:
         report += self._grow_machine(machine, X, y, weight, small, end, most)
         if around is not None:
             around.add_to(machine)
-        names = vars(machine).keys() - machine.get_params(deep=False).keys()
-        vars(self).update({name: vars(machine)[name] for name in names})
+        take_learnt(self, machine)
         self.rounds_ = learnt.rounds
         shares = self.feature_importances_
         top = np.argsort(-shares, kind="stable")[:5]
@@ -230,10 +229,10 @@ class Auto:
             print(report[-1], file=sys.stderr)
 
     def _make_machine(self, kernel, seed):
-        given = self.get_params(deep=False)
-        shared = given.keys() & set(self._machine_type._get_param_names())
-        machine = self._machine_type(**{name: given[name] for name in shared})
-        if "class_weight" in shared:  # `_balance` has made them weights of points
+        machine = make_machine(self, self._machine_type)
+        if hasattr(
+            machine, "class_weight"
+        ):  # `_balance` has made them weights of points
             machine.set_params(class_weight=None)
         return machine.set_params(kernel=kernel, random_state=seed, verbose=0)
 

@@ -342,13 +342,7 @@ class SketchedEstimator(BaseEstimator):
         if isinstance(self.sketch, str) and s >= n:
             if not is_auto(self.p, "p"):
                 get_sketch(self.sketch, s, self.p)  # both are checked
-            if s > n:
-                warnings.warn(
-                    f"n_components={s} is more than the {n} points: all of them are "
-                    "used, which is an exact kernel machine and no sketch",
-                    UserWarning,
-                    stacklevel=levels_to_the_caller(),
-                )
+            _warn_if_too_many(s, n)
             return SubSampling(indices=np.arange(n)).draw(n)
         sketch = self._get_distribution(make_map, X, y, weight, s, seed)
         if isinstance(sketch, Sketch):
@@ -507,6 +501,17 @@ class SketchedEstimator(BaseEstimator):
         return None if metric is None else metric.L
 
 
+def _warn_if_too_many(s, n):
+    """Warn if a sketch was to have more rows than there are points."""
+    if s > n:
+        warnings.warn(
+            f"n_components={s} is more than the {n} points: all of them are "
+            "used, which is an exact kernel machine and no sketch",
+            UserWarning,
+            stacklevel=levels_to_the_caller(),
+        )
+
+
 def _mean_loss(loss, decisions, targets, weight):
     """Average the loss of decisions over points."""
     targets = loss.check_targets(targets)
@@ -586,6 +591,7 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
             make_map = self._map_maker(X, weight, kernel)
             if storage == "auto" and self._is_exact(kernel, X):
                 if self._fit_exactly(make_map(None), X, y, balanced):
+                    _warn_if_too_many(self._n_rows(X.shape[0]), X.shape[0])
                     return self
             options = {}
             if self._takes_factored_features() or storage != "auto":

@@ -21,7 +21,7 @@ from pskernels._validation import check_memory_limit, check_option
 from pskernels.estimators.classifier import SketchedKernelClassifier
 from pskernels.estimators.quantile import SketchedQuantileRegressor
 from pskernels.estimators.regressor import SketchedKernelRegressor
-from pskernels.estimators.state import all_or_nothing
+from pskernels.estimators.state import all_or_nothing, make_machine, take_learnt
 from pskernels.feature_map import DEFAULT_ROWS
 from pskernels.features import EXACT_ENOUGH, FactoredFeatures
 from pskernels.kernels import GammaKernel, get_kernel
@@ -83,14 +83,11 @@ class Search:
         folds = self._make_folds(machine, X, y, weight, groups)
         self._keep_scores(candidates, self._score(folds, candidates))
         machine.set_params(**self.best_params_)._fit_checked(X, y, weight)
-        learnt = vars(machine).keys() - machine.get_params(deep=False).keys()
-        vars(self).update({name: vars(machine)[name] for name in learnt})
+        take_learnt(self, machine)
 
     def _make_machine(self):
         """Make the machine of a candidate, with the parameters that all share."""
-        given = self.get_params(deep=False)
-        shared = given.keys() & set(self._machine_type._get_param_names())
-        machine = self._machine_type(**{name: given[name] for name in shared})
+        machine = make_machine(self, self._machine_type)
         first = {name: values[0] for name, values in self._listed().items()}
         return machine.set_params(random_state=self._seed(), **first)
 

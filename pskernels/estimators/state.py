@@ -13,3 +13,16 @@ def all_or_nothing(estimator):
         vars(estimator).clear()
         vars(estimator).update(before)
         raise
+
+
+def make_machine(estimator, machine_type):
+    """Make a machine with the parameters that it shares with an estimator."""
+    given = estimator.get_params(deep=False)
+    shared = given.keys() & set(machine_type._get_param_names())
+    return machine_type(**{name: given[name] for name in shared})
+
+
+def take_learnt(estimator, machine):
+    """Give an estimator what a machine has learnt."""
+    learnt = vars(machine).keys() - machine.get_params(deep=False).keys()
+    vars(estimator).update({name: vars(machine)[name] for name in learnt})
