@@ -349,7 +349,7 @@ def run_part(name, options):
     part, results = PARTS[name], []
     methods = part.methods(options.budget)
     for data in options.sets:
-        for seed in range(options.splits):
+        for seed in range(options.first, options.first + options.splits):
             X, y, X_test, y_test = split(data, seed, options.rows)
             y, y_test = part.prepare(y, y_test)
             for method in (one for one in methods if one in options.methods):
@@ -525,7 +525,8 @@ def parse(arguments=None):
     add("parts", nargs="*", metavar="part", help=f"some of {', '.join(parts)}")
     add("--sets", type=names_of(SETS), default=SETS, help="comma-separated")
     add("--methods", type=names_of(METHODS), default=METHODS, help="comma-separated")
-    add("--splits", type=int, default=5, help="seeds 0, 1, ... (%(default)s of them)")
+    add("--splits", type=int, default=5, help="how many (%(default)s)")
+    add("--first", type=int, default=0, help="the seed of the first split (%(default)s)")
     add("--rows", type=int, default=MOST_ROWS, help="at most (%(default)s)")
     add("--budget", default="30 s", help="of our searches (%(default)s)")
     add("--threads", type=int, default=1, help="of each method (%(default)s)")

@@ -48,13 +48,14 @@ COMPARED_ROWS, FINALISTS, MOST_POINTS = 600, 3, 8000
 # Points whose gradients are averaged, and bytes of them that are there at a time.
 GRADIENT_POINTS, GRADIENT_BYTES = 2000, 2**25
 
-# Rounds at most; those that may pass without a gain of so much: a function that is
-# hidden in many features shows in the metric before it shows in the loss.
-MAX_ROUNDS, PATIENCE, GAIN = 8, 3, 0.005
+# Rounds at most; those that may pass without a gain of so much, and while next to
+# nothing is learnt: a function that is hidden in many features shows in the metric
+# before it shows in the loss.
+MAX_ROUNDS, PATIENCE, BLIND_PATIENCE, GAIN = 8, 3, 4, 0.005
 # Losses, as shares, that show that next to nothing was learnt, for which more rows are
-# tried, nothing, or that little is left; parts of a function that are looked for behind
-# the first.
-BLIND, NOTHING, LITTLE, MORE_ROWS, MAX_LOOKS = 0.8, 0.9, 0.1, 1000, 3
+# tried, nothing, that much is left, or little; parts of a function that are looked for
+# behind the first.
+BLIND, NOTHING, MUCH, LITTLE, MORE_ROWS, MAX_LOOKS = 0.8, 0.9, 0.3, 0.1, 1000, 4
 # After so many rounds, a kernel whose loss is so many times the best one is given up.
 EARLY_ROUNDS, HOPELESS = 2, 1.25
 
@@ -158,6 +159,9 @@ class MetricLearner:
         Learn where |y - f| is large, too: gradients of its size count as much.
     rows : int
         Of the sketch on which alpha is chosen, and the last kernels are compared.
+    thorough : bool
+        Take some more seconds where much of the targets is not explained: parts that
+        few rows do not see are looked for with more of them.
     seed : int
     n_threads : int, optional
     memory_limit : int, optional
@@ -172,6 +176,7 @@ class MetricLearner:
     robust: bool = False
     spread: bool = False
     rows: int = COMPARED_ROWS
+    thorough: bool = False
     seed: int = 0
     n_threads: int | None = None
     memory_limit: int | None = None
@@ -239,26 +244,29 @@ class MetricLearner:
     def _look_again(self, bests, train, held, unit, clock):
         """List rounds of the best kernel for what its metric has missed, if any.
 
-        Where few rows saw nothing, with more of them.  And as long as parts are found.
+        Where the first kernel saw nothing with few rows, with more of them: another one
+        may have found a part and lost the rest.  And as long as parts are found.
         """
-        best, rows, n = min(bests, key=_loss_of), ROWS, len(train.y)
-        options, fits = dict(unit=unit, goal=np.inf, clock=clock), []
-        if best.loss > BLIND and not clock.is_late(n, MORE_ROWS, len(FIRST_GAMMAS)):
-            rows, name = MORE_ROWS, self._learning_kernels()[0]
-            fits += self._rounds(name, train, held, rows=rows, **options)
-            best = min(fits, key=_loss_of)
+        first, best, fits = bests[0], min(bests, key=_loss_of), []
+        options, rows = dict(unit=unit, goal=np.inf, clock=clock), ROWS
+        n = len(train.y)
+        if first.loss > BLIND and not clock.is_late(n, MORE_ROWS, len(FIRST_GAMMAS)):
+            fits += self._rounds(first.name, train, held, rows=MORE_ROWS, **options)
+            best = min([best, *fits], key=_loss_of)
         for _ in range(MAX_LOOKS):
             if best.loss < LITTLE or clock.is_late(n, rows, len(FIRST_GAMMAS)):
                 break
-            more = self._find_part(best, train, held, dict(rows=rows, **options))
+            more = self._find_part(best, train, held, rows, options)
             fits += more
             found = min([best, *more], key=_loss_of)
             if found.loss > NOTHING * best.loss:
-                break
+                if rows == MORE_ROWS or best.loss < MUCH or not self.thorough:
+                    break
+                rows = MORE_ROWS
             best = found
         return fits
 
-    def _find_part(self, best, train, held, options):
+    def _find_part(self, best, train, held, rows, options):
         """List rounds that begin with a part of the function that a fit has missed.
 
         A feature whose weight is 0 has no gradient, so that a metric that has found one
@@ -266,7 +274,9 @@ class MetricLearner:
         find them.
         """
         left = (one._replace(y=one.y - best.predict(one.X)) for one in (train, held))
-        second = min(self._rounds(best.name, *left, **options), key=_loss_of)
+        # what is left is hidden from few rows as from the first kernel
+        name = best.name if rows == ROWS else self._learning_kernels()[0]
+        second = min(self._rounds(name, *left, rows=rows, **options), key=_loss_of)
         if second.loss > NOTHING:
             return []
         outer = sum(self._mean_outer_product(fit, train) for fit in (best, second))
@@ -287,7 +297,8 @@ class MetricLearner:
             best = min(best, fit.loss)
             hopeless = number >= EARLY_ROUNDS and best > goal
             late = clock.is_late(len(train.y), rows, len(NEXT_GAMMAS))
-            if since >= PATIENCE or hopeless or late:
+            patience = BLIND_PATIENCE if best > BLIND else PATIENCE
+            if since >= patience or hopeless or late:
                 return
             outer = self._mean_outer_product(fit, train)
             if not outer.any():

@@ -27,6 +27,8 @@ from pskernels.metric_learning import MetricLearner
 
 # Shares of the budget that may have passed after learning, and after alpha is found.
 LEARNING_SHARE, ALPHA_SHARE = 0.5, 0.65
+# Points whose last fit, which takes n³, leaves time to look for hidden parts.
+FEW_POINTS = 8000
 # Rows of the sketch on which kernels are compared: if all points may become landmarks,
 # and else, where alpha of squares is found as well.
 SMALL_ROWS, LARGE_ROWS = 600, 2000
@@ -121,6 +123,8 @@ class Auto:
         seed, end = self._seed(), began + seconds
         targets, weight = self._encode(y), self._balance(y, weight)
         small = self._may_be_exact(X, y)
+        few = X.shape[0] <= FEW_POINTS
+        share = ALPHA_SHARE if few else LEARNING_SHARE
         options = self._learning_options()
         if small and options:  # of the mean, not of the median
             options["robust"] = False
@@ -130,7 +134,8 @@ class Auto:
             weight,
             seed,
             rows=SMALL_ROWS if small else LARGE_ROWS,
-            seconds=LEARNING_SHARE * seconds - (time.perf_counter() - began),
+            thorough=few,
+            seconds=share * seconds - (time.perf_counter() - began),
             **options,
         )
         report += _describe_learning(learnt, time.perf_counter() - began)

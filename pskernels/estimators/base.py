@@ -654,7 +654,8 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
             if not is_auto(self.n_components, "n_components"):
                 rows = min(rows, self._n_rows(X.shape[0]))
             options = self._learning_options()
-            learnt = self._learn_kernel(X, y, weight, seed, rows=rows, **options)
+            options |= dict(rows=rows, thorough=rows == LEARNT_ROWS)
+            learnt = self._learn_kernel(X, y, weight, seed, **options)
             self._penalty = learnt.penalty
             return learnt.kernel
         if isinstance(gamma, str) and gamma == "cv":
