@@ -526,7 +526,7 @@ def parse(arguments=None):
     add("--sets", type=names_of(SETS), default=SETS, help="comma-separated")
     add("--methods", type=names_of(METHODS), default=METHODS, help="comma-separated")
     add("--splits", type=int, default=5, help="how many (%(default)s)")
-    add("--first", type=int, default=0, help="the seed of the first split (%(default)s)")
+    add("--first", type=int, default=0, help="seed of the first one (%(default)s)")
     add("--rows", type=int, default=MOST_ROWS, help="at most (%(default)s)")
     add("--budget", default="30 s", help="of our searches (%(default)s)")
     add("--threads", type=int, default=1, help="of each method (%(default)s)")

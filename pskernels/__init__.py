@@ -16,6 +16,7 @@ except ImportError as error:
     ) from error
 
 from pskernels.compression import Compression
+from pskernels.distribution import QuantileDistribution
 from pskernels.feature_map import FeatureMap
 from pskernels.fourier import RandomFourierFeatures
 from pskernels.gram import SketchedGram, kernel_gradient, kernel_matmul, sketch_gram
@@ -43,6 +44,7 @@ from pskernels.metrics import (
     arrmse,
     coverage,
     crossing_loss,
+    crps,
     pinball_loss,
     relative_mse,
     rrmse,
@@ -98,6 +100,7 @@ __all__ = [
     "PSparsified",
     "Pinball",
     "Polynomial",
+    "QuantileDistribution",
     "QuantileResult",
     "RBF",
     "ROS",
@@ -112,6 +115,7 @@ __all__ = [
     "arrmse",
     "coverage",
     "crossing_loss",
+    "crps",
     "graph_matrix",
     "kernel_gradient",
     "kernel_matmul",

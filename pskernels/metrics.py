@@ -93,6 +93,34 @@ def coverage(y, lower, upper):
     return float(np.mean((lower <= y) & (y <= upper)))
 
 
+def crps(y, distribution, sample_weight=None):
+    """Average the continuous ranked probability score, ∫ (F(z) - 1{z ≥ y})² dz.
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+    distribution : QuantileDistribution
+        Of n targets, as `predict_distribution` returns it.
+    sample_weight : array of shape (n,), optional
+
+    Returns
+    -------
+    float
+        In the unit of y; for a prediction without spread, the mean absolute error.
+
+    Examples
+    --------
+    >>> import pskernels as psk
+    >>> law = psk.QuantileDistribution([0.25, 0.75], [[0.0, 0.0], [1.0, 1.0]])
+    >>> psk.crps([1.0, 3.0], law)
+    1.5
+    """
+    values = distribution.crps(_check_targets(y, "y"))
+    if sample_weight is not None:
+        sample_weight = check_weights(sample_weight, len(values))
+    return float(np.average(values, weights=sample_weight))
+
+
 def rrmse(y, predicted, y_train):
     """Compute the relative root mean squared error of each output.
 

@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from pskernels._robust import scale_of
 from pskernels._threads import single_threaded_blas
 from pskernels._validation import check_memory_limit, check_positive
+from pskernels.estimators.calibration import SplitsForIntervals
 from pskernels.estimators.classifier import SketchedKernelClassifier
 from pskernels.estimators.quantile import SketchedQuantileRegressor
 from pskernels.estimators.regressor import SketchedKernelRegressor
@@ -81,7 +82,7 @@ def parse_budget(budget):
         ) from None
 
 
-class Auto:
+class Auto(SplitsForIntervals):
     """Fit the machine of a kernel, metric, alpha and rows that the data choose.
 
     A mixin in front of a machine, whose class is `_machine_type`.
@@ -95,7 +96,7 @@ class Auto:
     solver, tol, max_iter, fit_intercept = "auto", TOL, None, True
     feature_storage, warm_start = "auto", False
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y, sample_weight=None, groups=None):
         """Choose everything, and fit.
 
         Parameters
@@ -103,6 +104,9 @@ class Auto:
         X : array, sparse array or data frame of shape (n, d)
         y : array of shape (n,)
         sample_weight : array of shape (n,), optional
+        groups : array of shape (n,), optional
+            Labels, if there is a calibration: intervals are calibrated for each group
+            by itself.
 
         Returns
         -------
@@ -114,8 +118,13 @@ class Auto:
             X, y, weight = self._check_data(X, y, sample_weight)
             if weight is not None and not weight.all():
                 used = np.flatnonzero(weight)
+                groups = None if groups is None else np.asarray(groups)[used]
                 X, y, weight = X[used], y[used], weight[used]
-            self._choose_and_fit(X, y, weight, began, seconds)
+
+            def choose_and_fit(X, y, weight, groups):
+                self._choose_and_fit(X, y, weight, began, seconds)
+
+            self._fit_in_parts(X, y, weight, groups, choose_and_fit)
         return self
 
     def _choose_and_fit(self, X, y, weight, began, seconds):
@@ -465,6 +474,8 @@ class AutoKernelRegressor(Auto, SketchedKernelRegressor):
     loss : {"squared", "huber", "epsilon_insensitive", "pinball", "absolute"}
     kappa, epsilon, quantile
         As for `SketchedKernelRegressor`.
+    calibration : {"split"}, optional
+        For `predict_interval`: a quarter of the points (at most 2,500) is held out.
     memory_limit, n_threads, random_state
         As for `SketchedKernelRegressor`; features may take four times memory_limit.
     verbose : int
@@ -504,6 +515,7 @@ class AutoKernelRegressor(Auto, SketchedKernelRegressor):
         kappa="auto",
         epsilon="auto",
         quantile=0.5,
+        calibration=None,
         memory_limit=None,
         n_threads=None,
         random_state=None,
@@ -514,6 +526,7 @@ class AutoKernelRegressor(Auto, SketchedKernelRegressor):
         self.kappa = kappa
         self.epsilon = epsilon
         self.quantile = quantile
+        self.calibration = calibration
         self.memory_limit = memory_limit
         self.n_threads = n_threads
         self.random_state = random_state
@@ -529,6 +542,8 @@ class AutoQuantileRegressor(Auto, SketchedQuantileRegressor):
         As for `AutoKernelRegressor`.
     quantiles, noncrossing
         As for `SketchedQuantileRegressor`.
+    calibration : {"split"}, optional
+        As for `AutoKernelRegressor`.
 
     Attributes
     ----------
@@ -552,6 +567,7 @@ class AutoQuantileRegressor(Auto, SketchedQuantileRegressor):
         budget="60 s",
         quantiles=(0.1, 0.5, 0.9),
         noncrossing="sort",
+        calibration=None,
         memory_limit=None,
         n_threads=None,
         random_state=None,
@@ -560,6 +576,7 @@ class AutoQuantileRegressor(Auto, SketchedQuantileRegressor):
         self.budget = budget
         self.quantiles = quantiles
         self.noncrossing = noncrossing
+        self.calibration = calibration
         self.memory_limit = memory_limit
         self.n_threads = n_threads
         self.random_state = random_state

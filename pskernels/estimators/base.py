@@ -603,9 +603,14 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
             Z = feature_map.transform(X)
             if np.shape(start[0])[1:] != self._decision_shape():
                 start = None  # of other outputs, levels or classes
-        (result,) = self._solve(Z, y, balanced, [self.alpha], start=start)
+        alpha = self._settle_alpha(Z, X, y, balanced)
+        (result,) = self._solve(Z, y, balanced, [alpha], start=start)
         self._keep(feature_map, result)
         return self
+
+    def _settle_alpha(self, Z, X, y, weight):
+        """Find alpha of the last fit, if it takes more than n to tell it."""
+        return self.alpha
 
     def _is_exact(self, kernel, X):
         """Tell whether the machine is ridge regression on all points."""
@@ -616,6 +621,8 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
         plain = isinstance(self.sketch, str) and self.solver == "auto"
         squares = getattr(self, "loss", None) == "squared" and self.p == "auto"
         single = getattr(self, "output_matrix", None) is None
+        if getattr(self, "calibration", None) == "jackknife+":  # which needs features
+            return False
         many = X.shape[0] >= EXACT_POINTS
         return kernel.centred and plain and squares and single and many
 
@@ -914,14 +921,15 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
         return self._in_blocks(self._find_gradient, X)
 
     def _find_gradient(self, X):
-        if not isinstance(X, Source):
-            X = self._check_points(X, reset=False)
-        return self.feature_map_.gradient_folded(X, self.dual_coef_)
+        return self.feature_map_.gradient_folded(self._check_new(X), self.dual_coef_)
+
+    def _check_new(self, X):
+        """Check new points; those of a source are, in its blocks."""
+        return X if isinstance(X, Source) else self._check_points(X, reset=False)
 
     def _decide(self, X):
         """Compute Z @ coef_ + intercept_ of new points."""
         check_is_fitted(self)
-        if not isinstance(X, Source):
-            X = self._check_points(X, reset=False)
+        X = self._check_new(X)
         with single_threaded_blas():
             return self.feature_map_.predict_folded(X, self.dual_coef_, self.intercept_)

@@ -4,6 +4,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from pskernels._robust import robust_size, scale_of
+from pskernels._threads import resolve_n_threads
 from pskernels._validation import (
     check_non_negative,
     check_open_probability,
@@ -11,7 +12,9 @@ from pskernels._validation import (
     check_positive,
 )
 from pskernels.estimators.base import SketchedMachine
+from pskernels.estimators.calibration import CalibratesIntervals, ColumnModel
 from pskernels.estimators.defaults import default_alpha, is_auto
+from pskernels.features import as_features
 from pskernels.losses import (
     Absolute,
     EpsilonInsensitive,
@@ -20,6 +23,7 @@ from pskernels.losses import (
     Squared,
 )
 from pskernels.solvers import solve
+from pskernels.solvers.direct import ridge_path
 
 # 95 % of the efficiency of least squares, if errors are normal (Huber, 1964).
 HUBER_KAPPA = 1.345
@@ -29,10 +33,15 @@ TUBE_EPSILON = 0.612
 # A pilot fit only has to find the size of the errors.
 PILOT_TOL = 1e-2
 
+# Studentised scores: n·alpha of what is learnt of log|error|, the least error in units
+# of the median one, and the share of points that choose.
+SPREAD_PENALTIES = 10.0 ** np.arange(-1, 4)
+LEAST_ERROR, SPREAD_HELD_OUT = 0.05, 0.25
+
 LOSSES = ("huber", "epsilon_insensitive", "pinball", "absolute", "squared")
 
 
-class SketchedKernelRegressor(RegressorMixin, SketchedMachine):
+class SketchedKernelRegressor(CalibratesIntervals, RegressorMixin, SketchedMachine):
     """Kernel regression on a sketch, for any Lipschitz loss.
 
     Minimises mean ℓ(f(x), y) + (alpha/2)·‖f‖² over the functions f of the sketched
@@ -68,6 +77,14 @@ random_state, verbose
         The intercept is not penalised.
     output_matrix : array of shape (d, d), "identity" or "residual", optional
         Couples several outputs, see `pskernels.solve`.
+    calibration : {"split", "cv+", "jackknife+"}, optional
+        For `predict_interval`, of one output: by a quarter of the points (at most
+        2,500), which the machine does not see; by five folds; or, with "squared", by
+        all machines without one point, in closed form, which keeps n × n_components
+        numbers.
+    interval_scores : {"absolute", "studentised"}
+        Of a calibration: intervals of one width, or as wide as errors are large nearby,
+        which is learnt on the same features (not for "jackknife+").
     solver : {"auto", "newton", "direct", "lbfgs", "adam"} or solver object
         "auto" is "direct" for the squared loss of several outputs, else "newton".
     tol : float
@@ -101,6 +118,8 @@ random_state, verbose
         The steps of n_components="auto", as for `KernelSketch`.
     metric_, feature_importances_, rounds_
         As for `KernelSketch`.
+    calibration_ : Calibration
+        Predictions of held-out points.
     alpha_ : float
     n_iter_ : int
     dual_gap_ : float
@@ -144,6 +163,8 @@ random_state, verbose
         alpha="auto",
         fit_intercept=True,
         output_matrix=None,
+        calibration=None,
+        interval_scores="absolute",
         solver="auto",
         tol=1e-6,
         max_iter=None,
@@ -169,6 +190,8 @@ random_state, verbose
         self.alpha = alpha
         self.fit_intercept = fit_intercept
         self.output_matrix = output_matrix
+        self.calibration = calibration
+        self.interval_scores = interval_scores
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
@@ -208,6 +231,77 @@ random_state, verbose
     def _find_gradient(self, X):
         gradients = super()._find_gradient(X)
         return gradients[:, None] if self._y_shape == (1,) else gradients
+
+    _symmetric = True
+
+    def _check_calibrated(self, method, y):
+        super()._check_calibrated(method, y)
+        kinds = ("absolute", "studentised")
+        kind = check_option(self.interval_scores, "interval_scores", kinds)
+        if kind == "studentised" and method == "jackknife+":
+            raise ValueError(
+                "interval_scores='studentised' is for calibration='split' or 'cv+'"
+            )
+
+    def _guess_interval(self, X, coverage):
+        raise ValueError(
+            "intervals need a calibration: fit with calibration='split' or 'cv+', or "
+            "'jackknife+' if loss='squared'"
+        )
+
+    def _ends(self, columns, coverage):
+        """Find ends of intervals (n, 2), units of scores, and the share of each end."""
+        ends = np.repeat(columns[:, :1], 2, axis=1).astype(np.float64)
+        units = np.ones(len(ends))
+        if columns.shape[1] > 1:
+            units = np.exp(columns[:, 1].astype(np.float64))
+        return ends, units, coverage
+
+    def _get_columns(self, X, y, weight):
+        coef, intercept = self.dual_coef_.reshape(-1, 1), np.atleast_1d(self.intercept_)
+        if self.interval_scores == "absolute":
+            return ColumnModel(coef, intercept)
+        if self.feature_map_.whitening_ is None:
+            raise ValueError(
+                "interval_scores='studentised' needs fewer n_components than points"
+            )
+        Z, y = self.feature_map_.transform(X), self._encode(y)
+        spread, log_unit = self._fit_spread(Z, y - self._decide(X), weight)
+        spread = self.feature_map_.fold(spread)
+        return ColumnModel(np.hstack([coef, spread]), np.append(intercept, log_unit))
+
+    def _fit_columns(self, Z, y, weight, start):
+        """Fit the mean to some points, and the size of errors: (coef, intercept)."""
+        loss = self.loss_
+        (result,) = self._solve(Z, y, weight, [self.alpha_], start=start)
+        self.loss_ = loss
+        coef, intercept = result.coef.reshape(-1, 1), np.atleast_1d(result.intercept)
+        if self.interval_scores == "absolute":
+            return coef, intercept
+        spread, log_unit = self._fit_spread(Z, y - result.predict(Z), weight)
+        return np.hstack([coef, spread]), np.append(intercept, log_unit)
+
+    def _fit_spread(self, Z, errors, weight):
+        """Fit log|error|, with the best of some penalties: (coef (r, 1), intercept)."""
+        sizes = np.abs(errors)
+        least = LEAST_ERROR * np.median(sizes) or np.finfo(float).tiny
+        logs = np.log(np.maximum(sizes, least))[:, None]
+        weight = np.ones(len(Z)) if weight is None else weight
+        order = np.random.default_rng(self._seed()).permutation(len(Z))
+        held, rest = np.split(order, [int(SPREAD_HELD_OUT * len(Z))])
+        n_threads = resolve_n_threads(self.n_threads)
+
+        def fit(some, penalties):
+            features = as_features(np.ascontiguousarray(Z[some]), n_threads)
+            alphas = np.asarray(penalties) / len(some)
+            return ridge_path(features, logs[some], alphas, weight[some])
+
+        losses = [
+            np.average((logs[held] - ridge.predict(Z[held]))[:, 0] ** 2)
+            for ridge in fit(rest, SPREAD_PENALTIES)
+        ]
+        (ridge,) = fit(order, [SPREAD_PENALTIES[int(np.argmin(losses))]])
+        return ridge.coef, ridge.intercept[0]
 
     def _y_options(self):
         return dict(multi_output=True, y_numeric=True)

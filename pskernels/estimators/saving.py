@@ -106,9 +106,10 @@ NPY_MAGIC = b"\x93NUMPY\x01\x00"
 
 
 def register(cls):
-    """Let an estimator of this package be saved, and made by `load`."""
+    """Let an estimator of this package, or a part of it, be saved; return it."""
     if cls.__module__.startswith("pskernels."):
         CLASSES[cls.__name__] = cls
+    return cls
 
 
 def save(model, path):
@@ -391,7 +392,8 @@ def _decode_object(node, arrays):
         if not all(isinstance(number, Real) for number in state.values()):
             raise ValueError(f"{cls.__name__} must hold numbers, got {state}")
         return cls(**state)
-    value = cls(**{name: state.pop(name) for name in inspect.signature(cls).parameters})
+    names = state.keys() & inspect.signature(cls).parameters  # older files have fewer
+    value = cls(**{name: state.pop(name) for name in names})
     state.pop("_metadata_request", None)
     if state:
         for name, item in state.items():
@@ -476,6 +478,7 @@ LEARNT = {
     "converged_": _is_a(bool),
     "history_": _list_of(_is_a(solvers.Iteration)),
     "compression_": _is_a(compression.Compression),
+    "calibration_": lambda value: type(value) is CLASSES["Calibration"],
     "_y_shape": _list_of(_is_integer, tuple),
     "quantiles_": _list_of(_is_finite, tuple),
     "_one_level": _is_a(bool),

@@ -18,6 +18,7 @@ from sklearn.utils.metaestimators import _safe_split
 from pskernels._points import in_metric, total_variance
 from pskernels._progress import progress
 from pskernels._validation import check_memory_limit, check_option
+from pskernels.estimators.calibration import SplitsForIntervals
 from pskernels.estimators.classifier import SketchedKernelClassifier
 from pskernels.estimators.quantile import SketchedQuantileRegressor
 from pskernels.estimators.regressor import SketchedKernelRegressor
@@ -40,7 +41,7 @@ GAMMA_FOLDS = 3
 GAMMA_POINTS = 5000
 
 
-class Search:
+class Search(SplitsForIntervals):
     """Fit the best of alphas × gammas × (kappas or epsilons).
 
     A mixin in front of a machine, whose class is `_machine_type`.
@@ -58,18 +59,19 @@ class Search:
         sample_weight : array of shape (n,), optional
             For fits and for scores.
         groups : array of shape (n,), optional
-            For splitters that need them.
+            For splitters that need them, and for a calibration, of each group by
+            itself.
 
         Returns
         -------
         The estimator itself.
         """
         with all_or_nothing(self):
-            self._search(X, y, sample_weight, groups)
+            X, y, weight = self._check_data(X, y, sample_weight)
+            self._fit_in_parts(X, y, weight, groups, self._search)
         return self
 
-    def _search(self, X, y, sample_weight, groups):
-        X, y, weight = self._check_data(X, y, sample_weight)
+    def _search(self, X, y, weight, groups):
         if isinstance(self.n_components, str):
             raise ValueError(
                 f"n_components must be a number here, got {self.n_components!r}: what "
@@ -434,6 +436,9 @@ class SketchedKernelRegressorCV(Search, SketchedKernelRegressor):
         loss: the sketch is that of all points, and n·alpha that of all points.
     scoring : str or callable, optional
         None means the score of the estimator, R².
+    calibration : {"split"}, optional
+        For `predict_interval`: a quarter of the points (at most 2,500) is held out,
+        which the search does not see.
     warm_start : bool
         Whether solutions follow each other along the path of alphas: up to a third
         fewer steps for "huber", but scores then depend, within tol, on the other
@@ -494,6 +499,7 @@ tol, max_iter, feature_storage, memory_limit, n_threads, random_state, verbose
         quantile=0.5,
         fit_intercept=True,
         output_matrix=None,
+        calibration=None,
         solver="auto",
         tol=1e-6,
         max_iter=None,
@@ -520,6 +526,7 @@ tol, max_iter, feature_storage, memory_limit, n_threads, random_state, verbose
         self.quantile = quantile
         self.fit_intercept = fit_intercept
         self.output_matrix = output_matrix
+        self.calibration = calibration
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
@@ -548,6 +555,8 @@ class SketchedQuantileRegressorCV(Search, SketchedQuantileRegressor):
         pinball loss of constants that is explained.
     kernel, metric, n_components
         As for `SketchedKernelRegressorCV`, lists too.
+    calibration : {"split"}, optional
+        As for `SketchedKernelRegressorCV`.
     feature_groups, sketch, p, quantiles, fit_intercept, output_matrix, \
 noncrossing, solver, tol, max_iter, feature_storage, memory_limit, n_threads, \
 random_state, verbose
@@ -580,6 +589,7 @@ random_state, verbose
         fit_intercept=True,
         output_matrix=None,
         noncrossing="sort",
+        calibration=None,
         solver="auto",
         tol=1e-6,
         max_iter=None,
@@ -604,6 +614,7 @@ random_state, verbose
         self.fit_intercept = fit_intercept
         self.output_matrix = output_matrix
         self.noncrossing = noncrossing
+        self.calibration = calibration
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter

@@ -61,7 +61,7 @@ def leave_one_out(
     targets = centred @ V
     # in directions that M does not reach, a constant predicts
     rest = (centred - targets @ V.T) / (1 - fit_intercept * weight)
-    rotated, eigenvalues = _rotate(Z, weight[:, 0], fit_intercept, n_threads)
+    rotated, eigenvalues, *_ = _rotate(Z, weight[:, 0], fit_intercept, n_threads)
     with single_threaded_blas():
         moments = rotated.T @ (weight * targets)
         squares = rotated**2
@@ -74,6 +74,49 @@ def leave_one_out(
             errors = (targets - rotated @ (inverse * moments)) / left
             predictions.append(y - (errors @ V.T + rest).reshape(np.shape(y)))
     return predictions
+
+
+def fit_without_points(Z, y, *, alpha, sample_weight, fit_intercept, n_threads):
+    """Find the machines of `leave_one_out` themselves, for one output.
+
+    The machine without point i is that of all points, changed by its error e_i:
+
+        f₋ᵢ(x) = f(x) - ω_i e_i / (1 - h_i) · (1 + z̃(x)ᵀ (G + alpha·I)⁻¹ z̃_i).
+
+    Parameters
+    ----------
+    Z : array of shape (n, r)
+    y : array of shape (n,)
+    alpha : float
+    sample_weight : array of shape (n,) or None
+    fit_intercept : bool
+    n_threads : int or None
+
+    Returns
+    -------
+    coef : ndarray of shape (r, n)
+    intercept : ndarray of shape (n,)
+    predictions : ndarray of shape (n,)
+        Of every point by the machine without it.
+    """
+    n_threads = resolve_n_threads(n_threads)
+    weight = np.ones(len(Z)) if sample_weight is None else sample_weight
+    weight = weight / weight.sum()
+    center = fit_intercept * (weight @ y)
+    rotated, eigenvalues, Q, mean = _rotate(Z, weight, fit_intercept, n_threads)
+    with single_threaded_blas():
+        inverse = 1 / (eigenvalues + alpha)
+        theta = inverse * (rotated.T @ (weight * (y - center)))
+        leverage = weight * (fit_intercept + rotated**2 @ inverse)
+        errors = (y - center - rotated @ theta) / np.maximum(1 - leverage, EPS)
+        changes = weight * errors
+    rotated *= inverse
+    rotated *= -changes[:, None]
+    rotated += theta
+    coef = np.empty(rotated.shape)
+    matmul(rotated, np.ascontiguousarray(Q.T), coef, n_threads)
+    intercept = center - fit_intercept * (changes + coef @ mean)
+    return coef.T, intercept, y - errors
 
 
 def _directions(output_matrix, d):
@@ -92,7 +135,7 @@ def _directions(output_matrix, d):
 
 
 def _rotate(Z, weight, fit_intercept, n_threads):
-    """Compute Z̃·Q and the eigenvalues of G = Q Λ Qᵀ."""
+    """Compute Z̃·Q, the eigenvalues of G = Q Λ Qᵀ, Q and the means of Z."""
     features = Features(np.ascontiguousarray(Z, np.float64), n_threads)
     if fit_intercept:
         features = features.near_zero()
@@ -106,4 +149,6 @@ def _rotate(Z, weight, fit_intercept, n_threads):
     rotated = np.empty(Z.shape)
     matmul(features.Z, np.ascontiguousarray(Q), rotated, n_threads)
     rotated -= mean @ Q
-    return rotated, np.maximum(eigenvalues, 0.0)
+    if features.origin is not None:
+        mean = mean + features.origin
+    return rotated, np.maximum(eigenvalues, 0.0), Q, mean

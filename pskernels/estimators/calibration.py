@@ -1,0 +1,503 @@
+"""Intervals that keep their word: conformal calibration of machines.
+
+    split        some points are held out, and the machine is fitted to the others
+    cv+          a machine for each fold, fitted to the other folds; all points are used
+    jackknife+   squares: a machine without each point, in closed form
+
+Predictions of held-out points are kept, so that every coverage has its scores
+(`pskernels.conformal`).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.metaestimators import _safe_split
+
+from pskernels._threads import single_threaded_blas
+from pskernels._validation import (
+    check_memory_limit,
+    check_open_probability,
+    check_option,
+    check_out,
+)
+from pskernels.conformal import bound_by_folds, bound_by_points
+from pskernels.estimators.saving import register
+from pskernels.estimators.state import all_or_nothing
+from pskernels.feature_map import FeatureMap
+from pskernels.losses import check_weights
+from pskernels.solvers.loo import fit_without_points
+from pskernels.sources import is_source
+
+METHODS = ("split", "cv+", "jackknife+")
+
+# Points that "split" holds out: a share of all, and at most so many, by which coverage
+# is off by 0.6 points (one standard deviation, at 90 %).
+HELD_OUT, MOST_HELD_OUT = 0.25, 2500
+# Folds of "cv+".
+FOLDS = 5
+
+
+@register
+@dataclass(frozen=True, eq=False)
+class ColumnModel:
+    """A machine with some columns of predictions.
+
+    Parameters
+    ----------
+    coef : ndarray of shape (m, columns), or (r, columns)
+        Of landmarks if it is `folded`, else of features.
+    intercept : ndarray of shape (columns,)
+    folded : bool
+    feature_map : FeatureMap, optional
+        None means that of the machine that it belongs to.
+    """
+
+    coef: np.ndarray
+    intercept: np.ndarray
+    folded: bool = True
+    feature_map: FeatureMap | None = None
+
+    def __post_init__(self):
+        for one in (self.coef, self.intercept):
+            if not _is_float64(one):
+                raise ValueError("a model of columns must have finite float64 arrays")
+        if not (self.feature_map is None or isinstance(self.feature_map, FeatureMap)):
+            raise ValueError(f"feature_map must be a map, got {self.feature_map!r}")
+        if self.coef.ndim != 2 or self.intercept.shape != self.coef.shape[1:]:
+            raise ValueError(
+                f"coefficients of shape {self.coef.shape} do not fit an intercept of "
+                f"shape {self.intercept.shape}"
+            )
+
+    def predict(self, X, feature_map):
+        """Predict all columns, (n, columns); the map is that of the machine."""
+        feature_map = self.feature_map or feature_map
+        predict = feature_map.predict_folded if self.folded else feature_map.predict
+        return predict(X, self.coef, self.intercept)
+
+
+@register
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """What held-out points say: their targets, and predictions without them.
+
+    Parameters
+    ----------
+    method : {"split", "cv+", "jackknife+"}
+    y : ndarray of shape (n,)
+    predicted : ndarray of shape (n, columns)
+        By machines that have not seen the point: levels, or the middle of the interval
+        and the unit of its width.
+    folds : ndarray of int, shape (n,)
+        Which of the machines that was.
+    models : tuple of ColumnModel
+        Whose columns are those of all machines, one after the other.
+    weight, groups : ndarrays of shape (n,), optional
+    """
+
+    method: str
+    y: np.ndarray
+    predicted: np.ndarray
+    folds: np.ndarray
+    models: tuple
+    weight: np.ndarray | None = None
+    groups: np.ndarray | None = None
+
+    def __post_init__(self):
+        check_option(self.method, "method", METHODS)
+        weight = [] if self.weight is None else [self.weight]
+        arrays = all(map(_is_float64, [self.y, self.predicted, *weight]))
+        models = all(isinstance(one, ColumnModel) for one in self.models)
+        labels = self.groups is None or isinstance(self.groups, np.ndarray)
+        if not (arrays and models and labels and np.ndim(self.y) == 1):
+            raise ValueError("a calibration must have finite float64 arrays")
+        n = len(self.y)
+        shapes = [np.shape(self.folds), np.shape(self.predicted)[:1]]
+        shapes += [np.shape(a) for a in (self.weight, self.groups) if a is not None]
+        if np.ndim(self.predicted) != 2 or any(shape != (n,) for shape in shapes):
+            raise ValueError("arrays of a calibration must have a row for each point")
+        n_columns = sum(len(one.intercept) for one in self.models)
+        if n_columns % self.predicted.shape[1] or n_columns == 0:
+            raise ValueError(
+                f"{n_columns} columns are no machines of {self.predicted.shape[1]} each"
+            )
+        folds = np.asarray(self.folds)
+        whole = folds.dtype.kind == "i" and n > 0
+        if not (whole and 0 <= folds.min() <= folds.max() < self.n_machines):
+            raise ValueError("folds must be numbers of machines")
+
+    @property
+    def n_machines(self):
+        """How many machines there are, K."""
+        n_columns = sum(len(one.intercept) for one in self.models)
+        return n_columns // self.predicted.shape[1]
+
+    def predict(self, X, feature_map):
+        """Predict the columns of all machines, (n, K, columns)."""
+        found = [one.predict(X, feature_map) for one in self.models]
+        found = found[0] if len(found) == 1 else np.hstack(found)
+        return found.reshape(len(found), self.n_machines, -1)
+
+    def take(self, chosen):
+        """Take some of the points: (scores' columns, folds, y, weight)."""
+        weight = None if self.weight is None else self.weight[chosen]
+        return self.predicted[chosen], self.folds[chosen], self.y[chosen], weight
+
+
+class SplitsForIntervals:
+    """A mixin for searches: what they choose must not see the points that calibrate."""
+
+    calibration, interval_scores = None, "absolute"  # unless they are parameters
+
+    def _fit_in_parts(self, X, y, weight, groups, fit):
+        """Fit by a function of them, to all points, or to those not held out."""
+        vars(self).pop("calibration_", None)
+        if self.calibration is None:
+            fit(X, y, weight, groups)
+            return
+        check_option(self.calibration, "calibration", ("split",))
+        self._check_calibrated("split", y)
+        self._fit_and_calibrate(X, y, weight, _check_groups(groups, len(y)), fit)
+
+
+class CalibratesIntervals:
+    """A mixin in front of a machine of one output, for intervals.
+
+    The machine adds `_fit_columns`, which fits what intervals need, and `_ends`, which
+    makes ends of intervals, units of their width, and shares.
+    """
+
+    def fit(self, X, y, sample_weight=None, *, groups=None, checkpoint=None):
+        """Fit the machine, and what calibrates its intervals.
+
+        Parameters
+        ----------
+        X : array, sparse array, data frame, path or source of shape (n, d)
+            (n, n), the Gram matrix, if kernel is "precomputed".  A memory map, the path
+            of a .npy or Parquet file, and objects with a shape, a dtype and slices of
+            rows are read a chunk at a time, in a few passes, if memory_limit has no
+            room for them and their features; not with a calibration.
+        y : array of shape (n,), path or source
+            Or the name of a column of the Parquet file X.
+        sample_weight : array of shape (n,), optional
+            A weight of 0 leaves a point out, one of 2 counts it twice.  Scores of the
+            calibration count by it, too.
+        groups : array of shape (n,), optional
+            Labels: intervals are calibrated for each group by itself.
+        checkpoint : path, optional
+            A file for the passes over points that are not in memory.  A fit that was
+            stopped goes on there, if it is called as before; one that ends removes it.
+
+        Returns
+        -------
+        The estimator itself.
+        """
+        if self.calibration is None:
+            if groups is not None:
+                raise ValueError("groups are for intervals: choose a calibration")
+            vars(self).pop("calibration_", None)
+            return super().fit(X, y, sample_weight, checkpoint=checkpoint)
+        method = check_option(self.calibration, "calibration", METHODS)
+        if is_source(X):
+            raise ValueError(
+                f"calibration={method!r} needs points in memory; calibrate on some of "
+                "them, or by held-out points of your own"
+            )
+        with all_or_nothing(self), single_threaded_blas():
+            X, y, weight = self._check_data(X, y, sample_weight)
+            self._check_calibrated(method, y)
+            groups = _check_groups(groups, len(y))
+            if weight is not None and not weight.all() and not self._is_precomputed():
+                used = np.flatnonzero(weight)
+                groups = None if groups is None else groups[used]
+                X, y, weight = X[used], y[used], weight[used]
+            self._warn_if_unscaled(X)
+            if method == "split":
+                self._fit_and_calibrate(X, y, weight, groups, self._fit_part)
+                return self
+            self._fit_checked(X, y, weight)
+            if method == "cv+":
+                folds, predicted, models = self._calibrate_by_folds(X, y, weight)
+            else:
+                folds, predicted, models = self._calibrate_by_points(X, y, weight)
+            y = self._encode(y).astype(np.float64)
+            self.calibration_ = Calibration(
+                method, y, predicted, folds, models, weight, groups
+            )
+        return self
+
+    def _check_calibrated(self, method, y):
+        """Check that there are intervals of such a kind."""
+        if y.ndim > 1 and y.shape[1] > 1:
+            raise ValueError(
+                f"calibration is for one output, got y of shape {y.shape}; fit a "
+                "machine for each column"
+            )
+        if method == "jackknife+" and getattr(self, "loss", None) != "squared":
+            raise ValueError(
+                "calibration='jackknife+' has a closed form for loss='squared' only; "
+                "choose 'cv+' or 'split'"
+            )
+        if method == "split" and self._is_precomputed():
+            raise ValueError(
+                "calibration='split' cannot take a precomputed kernel apart; choose "
+                "'cv+'"
+            )
+        if len(y) < 2 * FOLDS:
+            raise ValueError(
+                f"a calibration needs {2 * FOLDS} points or more, got {len(y)}"
+            )
+
+    def _fit_part(self, X, y, weight, groups):
+        self._fit_checked(X, y, weight)
+
+    def _fit_and_calibrate(self, X, y, weight, groups, fit):
+        """Fit to some points by a function, and calibrate by the others."""
+        n = len(y)
+        order = np.random.default_rng(self._seed()).permutation(n)
+        held, rest = np.split(order, [min(MOST_HELD_OUT, int(np.ceil(HELD_OUT * n)))])
+        held, rest = np.sort(held), np.sort(rest)
+        weights, labels = (
+            [None if one is None else one[part] for part in (held, rest)]
+            for one in (weight, groups)
+        )
+        fit(X[rest], y[rest], weights[1], labels[1])
+        model = self._get_columns(X[rest], y[rest], weights[1])
+        self.calibration_ = Calibration(
+            "split",
+            self._encode(y[held]).astype(np.float64),
+            model.predict(X[held], self.feature_map_).astype(np.float64),
+            np.zeros(len(held), np.intp),
+            (model,),
+            weights[0],
+            labels[0],
+        )
+
+    def _calibrate_by_folds(self, X, y, weight):
+        """Fit a machine without each fold: (folds, predictions, models)."""
+        n = len(y)
+        folds = np.empty(n, np.intp)
+        folds[np.random.default_rng(self._seed()).permutation(n)] = np.arange(n) % FOLDS
+        if self._learns_kernel() or self.feature_map_.whitening_ is None:
+            return folds, *self._fit_machines(X, y, weight, folds)
+        Z, y = self.feature_map_.transform(X), self._encode(y)
+        start = self.coef_, self.intercept_
+        coefs, intercepts, predicted = [], [], None
+        for k in range(FOLDS):
+            rest, held = np.flatnonzero(folds != k), np.flatnonzero(folds == k)
+            some = None if weight is None else weight[rest]
+            coef, intercept = self._fit_columns(Z[rest], y[rest], some, start)
+            coefs.append(coef)
+            intercepts.append(intercept)
+            if predicted is None:
+                predicted = np.empty((n, len(intercept)))
+            predicted[held] = Z[held] @ coef + intercept
+        coef = self.feature_map_.fold(np.hstack(coefs))
+        return folds, predicted, (ColumnModel(coef, np.concatenate(intercepts)),)
+
+    def _fit_machines(self, X, y, weight, folds):
+        """Fit machines of their own: kernels that are learnt must not see the fold."""
+        models, predicted = [], None
+        for k in range(FOLDS):
+            rest, held = np.flatnonzero(folds != k), np.flatnonzero(folds == k)
+            machine = clone(self).set_params(
+                calibration=None, verbose=0, random_state=self._seed()
+            )
+            machine.n_features_in_ = self.n_features_in_
+            some = None if weight is None else weight[rest]
+            X_rest, y_rest = _safe_split(self, X, y, rest)
+            machine._fit_checked(X_rest, y_rest, some)
+            model = machine._get_columns(X_rest, y_rest, some)
+            if predicted is None:
+                predicted = np.empty((len(y), len(model.intercept)))
+            X_held, _ = _safe_split(self, X, y, held, rest)
+            predicted[held] = model.predict(X_held, machine.feature_map_)
+            models.append(
+                ColumnModel(model.coef, model.intercept, True, machine.feature_map_)
+            )
+        return predicted, tuple(models)
+
+    def _calibrate_by_points(self, X, y, weight):
+        """Leave every point out, in closed form: (machines, predictions, models)."""
+        coef, intercept, predicted = fit_without_points(
+            self.feature_map_.transform(X),
+            self._encode(y).astype(np.float64),
+            alpha=self.alpha_,
+            sample_weight=weight,
+            fit_intercept=bool(self.fit_intercept),
+            n_threads=self.n_threads,
+        )
+        model = ColumnModel(coef, intercept, folded=False)
+        return np.arange(len(y)), predicted[:, None], (model,)
+
+    def predict_interval(
+        self, X, coverage=0.9, *, groups=None, sample_weight=None, out=None
+    ):
+        """Predict intervals that contain a share of the targets.
+
+        Parameters
+        ----------
+        X : array, sparse array, data frame, path or source of shape (n, d)
+        coverage : float in (0, 1)
+        groups : array of shape (n,), optional
+            Labels, if the fit had them: the share is that of each group.
+        sample_weight : array of shape (n,), optional
+            Weights of new points in the unit of those of the fit, for points whose
+            distribution has changed: ratios of densities.  None means the mean of the
+            held-out points, or 1.
+        out : ndarray of shape (n, 2), optional
+            As for `predict`.
+
+        Returns
+        -------
+        ndarray of shape (n, 2)
+            Lower and upper ends.  They are infinite where held-out points are too few
+            for such a coverage.
+
+        Notes
+        -----
+        If the points of the fit and the new one are exchangeable, such as independent
+        draws of one distribution, the probability of a target outside its interval is
+        at most 1 - coverage with calibration="split" (whatever the machine is worth),
+        2·(1 - coverage) with "jackknife+", and 2·(1 - coverage) + √(2/n) with "cv+",
+        where it is mostly close to 1 - coverage: over draws of all points, not for
+        every X by itself.  For "cv+" and "jackknife+" the sketch and its landmarks,
+        which do not depend on targets, are those of all points, and so is what was
+        chosen by them: p, gamma="cv", and n_components="auto".
+
+        Without a calibration nothing is promised: levels of the fit are interpolated.
+        """
+        calibration = self._get_calibration()
+        coverage = check_open_probability(coverage, "coverage")
+        if calibration is None:
+            if groups is not None or sample_weight is not None:
+                raise ValueError("groups and weights are for calibrated intervals")
+            return self._in_blocks(lambda X: self._guess_interval(X, coverage), X, out)
+        if calibration.method == "jackknife+":
+            columns = self._in_blocks(self._transform, X)
+        else:
+            columns = self._in_blocks(self._predict_columns, X)
+        n = len(columns)
+        if sample_weight is not None:
+            sample_weight = np.asarray(sample_weight, np.float64)
+            check_weights(sample_weight, n)
+        elif calibration.weight is not None:
+            sample_weight = np.full(n, calibration.weight.mean())
+        found = np.empty((n, 2), columns.dtype)
+        for chosen, rows in self._match_groups(groups, n):
+            weight = None if sample_weight is None else sample_weight[rows]
+            found[rows] = self._bound(columns[rows], coverage, chosen, weight)
+        if out is None:
+            return found
+        check_out(out, found.shape, found.dtype)[...] = found
+        return out
+
+    def _get_calibration(self):
+        """Find the calibration of the fit, or None."""
+        return getattr(self, "calibration_", None)
+
+    def _transform(self, X):
+        return self.feature_map_.transform(self._check_new(X))
+
+    def _predict_columns(self, X):
+        with single_threaded_blas():
+            return self.calibration_.predict(self._check_new(X), self.feature_map_)
+
+    def _match_groups(self, groups, n):
+        """Yield (held-out points, new points) of each group; all, without groups."""
+        known = self.calibration_.groups
+        if (groups is None) != (known is None):
+            raise ValueError(
+                "groups must be given to both fit and predict_interval, or to neither"
+            )
+        if groups is None:
+            yield np.arange(len(self.calibration_.y)), np.arange(n)
+            return
+        groups = _check_groups(groups, n)
+        for label in np.unique(groups):
+            chosen = np.flatnonzero(known == label)
+            if len(chosen) == 0:
+                raise ValueError(
+                    f"groups has {label!r}, of which no point was held out in fit"
+                )
+            yield chosen, np.flatnonzero(groups == label)
+
+    def _bound(self, columns, coverage, chosen, new_weight):
+        """Find intervals of new points (m, 2), by some of the held-out points."""
+        predicted, folds, y, weight = self.calibration_.take(chosen)
+        if self.calibration_.method == "jackknife+":
+            return self._bound_by_points(
+                columns, coverage, predicted[:, 0], folds, y, weight, new_weight
+            )
+        held_ends, held_units, share = self._ends(predicted, coverage)
+        K, C = columns.shape[1:]
+        ends, units, _ = self._ends(columns.reshape(-1, C), coverage)
+        found = []
+        for side, sign in ((0, -1.0), (1, 1.0)):
+            scores = sign * (y - held_ends[:, side]) / held_units
+            if self._symmetric:
+                scores = np.abs(scores)
+            bound = bound_by_folds(
+                sign * ends[:, side].reshape(-1, K),
+                scores,
+                folds,
+                share,
+                weight,
+                new_weight,
+                units.reshape(-1, K),
+            )
+            found.append(sign * bound)
+        return _order(np.stack(found, axis=1))
+
+    def _bound_by_points(self, Z, coverage, predicted, folds, y, weight, new_weight):
+        """Do `_bound` by machines without a point each, in blocks of new points."""
+        (model,) = self.calibration_.models
+        coef, intercept = model.coef[:, folds], model.intercept[folds]
+        scores = np.abs(y - predicted)
+        found = np.empty((len(Z), 2))
+        limit = check_memory_limit(self.memory_limit)
+        step = max(1, limit // (4 * 8 * len(y)))
+        for start in range(0, len(Z), step):
+            rows = slice(start, start + step)
+            ends = Z[rows] @ coef + intercept
+            some = None if new_weight is None else new_weight[rows]
+            found[rows, 0] = -bound_by_points(scores - ends, coverage, weight, some)
+            found[rows, 1] = bound_by_points(scores + ends, coverage, weight, some)
+        return _order(found)
+
+    def check_learnt(self):
+        """Check the calibration, too."""
+        super().check_learnt()
+        calibration = self._get_calibration()
+        if calibration is None:
+            return
+        for model in calibration.models:
+            feature_map = model.feature_map or self.feature_map_
+            rows = feature_map.rank_
+            if model.folded:
+                rows = len(feature_map.sketch_.indices)
+            if len(model.coef) != rows:
+                raise ValueError(f"{len(model.coef)} coefficients, but {rows} rows")
+
+
+def _order(ends):
+    """Make an interval a point in its middle where its ends have passed each other."""
+    crossed = ends[:, 0] > ends[:, 1]
+    middle = ends[crossed].mean(axis=1, keepdims=True)
+    ends[crossed] = middle
+    return ends
+
+
+def _is_float64(array):
+    numbers = isinstance(array, np.ndarray) and array.dtype == np.float64
+    return numbers and bool(np.isfinite(array).all())
+
+
+def _check_groups(groups, n):
+    if groups is None:
+        return None
+    groups = np.asarray(groups)
+    if groups.shape != (n,):
+        raise ValueError(f"groups must have {n} labels, got shape {groups.shape}")
+    return groups
