@@ -62,6 +62,7 @@ from pskernels.sketches import (
     Sketch,
     SubSampling,
 )
+from pskernels.softmax import solve_softmax
 from pskernels.solvers import (
     LBFGS,
     Adam,
@@ -129,4 +130,5 @@ __all__ = [
     "sketch_gram",
     "solve",
     "solve_quantiles",
+    "solve_softmax",
 ]

@@ -176,7 +176,13 @@ def _convert_classifier(scope, operator, container):
     graph.add(OnnxIdentity, label, output_names=[operator.outputs[0]]).add_to(
         scope, container
     )
-    if hasattr(model, "predict_proba"):
+    if hasattr(model, "proba_coef_"):
+        raise ValueError(
+            "probabilities of probability=True cannot be exported; fit without them"
+        )
+    if hasattr(model, "predict_proba") and model._multinomial:
+        decisions = graph.add(OnnxSoftmax, decisions, axis=1)
+    elif hasattr(model, "predict_proba"):
         # log σ(d) = min(d, 0) - log(1 + exp(-|d|)): σ itself may be 0 for all classes
         sizes = graph.add(OnnxExp, graph.add(OnnxNeg, graph.add(OnnxAbs, decisions)))
         logs = graph.add(OnnxLog, graph.add(OnnxAdd, sizes, np.ones(1)))

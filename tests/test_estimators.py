@@ -349,7 +349,7 @@ def test_other_losses_have_probabilities_by_calibration_only(rng):
     assert not hasattr(model, "predict_proba")
     with pytest.raises(AttributeError) as error:
         model.predict_proba(X)
-    assert "CalibratedClassifierCV" in str(error.value.__cause__)
+    assert "probability=True" in str(error.value.__cause__)
     calibrated = CalibratedClassifierCV(model, cv=3).fit(X, labels)
     assert calibrated.predict_proba(X).shape == (len(X), 2)
 

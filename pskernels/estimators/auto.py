@@ -92,7 +92,7 @@ class Auto(SplitsForIntervals):
     # what machines have as parameters, and their methods look at
     kernel, metric, gamma, feature_groups = "auto", "learn", None, None
     n_components, sketch, p, rtol = None, "p-sr", "auto", 0.01
-    alpha, output_matrix, class_weight = "auto", None, None
+    alpha, output_matrix, class_weight, probability = "auto", None, None, False
     solver, tol, max_iter, fit_intercept = "auto", TOL, None, True
     feature_storage, warm_start = "auto", False
 

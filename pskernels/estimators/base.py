@@ -813,12 +813,13 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
             (result,) = self._solve(Z[rest], y[rest], weights[1], [self.alpha])
             if loss is None:  # kappa and epsilon are those of the first sketch
                 loss = self.loss_
-            return _mean_loss(loss, result.predict(Z[held]), y[held], weights[0])
+            decisions = result.predict(Z[held])
+            return self.loss_of_decisions(decisions, y[held], weights[0], loss)
 
         return grow(features, held_out_loss, rtol, self._most_rows(n))
 
-    def loss_of_decisions(self, decisions, targets, weight):
-        """Average the loss of the last fit over points.
+    def loss_of_decisions(self, decisions, targets, weight, loss=None):
+        """Average a loss, by default that of the last fit, over points.
 
         Parameters
         ----------
@@ -826,12 +827,13 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
         targets : array
             As `solve` takes them.
         weight : array of shape (n,), optional
+        loss : Loss, optional
 
         Returns
         -------
         float
         """
-        return _mean_loss(self.loss_, decisions, targets, weight)
+        return _mean_loss(loss or self.loss_, decisions, targets, weight)
 
     def _keep(self, feature_map, result):
         """Set what was learnt."""

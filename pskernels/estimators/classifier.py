@@ -12,6 +12,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from pskernels._validation import check_option
 from pskernels.estimators.base import SketchedMachine
 from pskernels.losses import Logistic, get_loss
+from pskernels.softmax import solve_softmax
+
+# Folds of probability=True, and n·alpha of the model of their decisions.
+FOLDS, SCALING_PENALTY = 5, 0.1
 
 LOSSES = ("hinge", "squared_hinge", "logistic")
 
@@ -24,12 +28,14 @@ def _count_labels(start, y):
 
 
 def _has_probabilities(model):
+    if hasattr(model, "proba_coef_") or not hasattr(model, "loss_"):
+        if getattr(model, "probability", False):
+            return True
     loss = getattr(model, "loss_", None) or model.loss
     if loss not in ("logistic", Logistic()):
         raise AttributeError(
-            f"predict_proba needs loss='logistic': the decisions of {loss} are no "
-            "probabilities.  To calibrate them, "
-            "sklearn.calibration.CalibratedClassifierCV(model)"
+            f"predict_proba needs loss='logistic', or probability=True before the fit: "
+            f"the decisions of {loss} are no probabilities"
         )
     return True
 
@@ -37,7 +43,8 @@ def _has_probabilities(model):
 class SketchedKernelClassifier(ClassifierMixin, SketchedMachine):
     """Kernel classification on a sketch.
 
-    More than two classes are learnt one against the rest, on the same features.
+    More than two classes are learnt one against the rest, on the same features; those
+    of the logistic loss as one problem, the multinomial one.
 
     Parameters
     ----------
@@ -54,6 +61,10 @@ random_state, verbose
         Penalty, the paper's λ_n: 1/(C·n) in scikit-learn's terms.  "auto" is 0.1 / n.
     class_weight : dict or "balanced", optional
         As in scikit-learn.
+    probability : bool
+        Whether `predict_proba` is calibrated by five folds, for any loss: a multinomial
+        model of held-out decisions (for two classes: Platt's), on the features of all
+        points, for up to five times the time.
     fit_intercept, solver, tol, max_iter, feature_storage, warm_start
         As for `SketchedKernelRegressor`.
 
@@ -68,11 +79,11 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
 
     Notes
     -----
-    With the logistic loss and two classes, `predict_proba` is the model's probability.
-    With more classes it is that of each class against the rest, divided by their sum,
-    which may be too timid: by up to 0.1 in a test with three classes.  For better ones,
-    and for the other losses, which have none, wrap the classifier in scikit-learn's
-    `CalibratedClassifierCV`.
+    With the logistic loss `predict_proba` is the model's probability, of the
+    multinomial model for more than two classes: `pskernels.solve_softmax`, with
+    solver="auto".  With another solver, after `partial_fit`, and for points that are
+    not in memory, each class is learnt against the rest, and probabilities are divided
+    by their sum, which may be too timid.
 
     Examples
     --------
@@ -100,6 +111,7 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         loss="hinge",
         alpha="auto",
         class_weight=None,
+        probability=False,
         fit_intercept=True,
         solver="auto",
         tol=1e-6,
@@ -122,6 +134,7 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         self.loss = loss
         self.alpha = alpha
         self.class_weight = class_weight
+        self.probability = probability
         self.fit_intercept = fit_intercept
         self.solver = solver
         self.tol = tol
@@ -172,7 +185,7 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
 
     @available_if(_has_probabilities)
     def predict_proba(self, X, *, out=None):
-        """Predict probabilities of the classes, for the logistic loss.
+        """Predict probabilities, for the logistic loss or with probability=True.
 
         Parameters
         ----------
@@ -204,6 +217,12 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
 
     def _log_proba(self, X):
         decisions = self._decide(X)
+        if hasattr(self, "proba_coef_"):
+            decisions = decisions.reshape(len(decisions), -1)
+            scaled = decisions @ self.proba_coef_ + self.proba_intercept_
+            return scipy.special.log_softmax(scaled, axis=1)
+        if self._multinomial:
+            return scipy.special.log_softmax(decisions, axis=1)
         if decisions.ndim == 1:
             return scipy.special.log_expit(np.column_stack([-decisions, decisions]))
         # of each class against the rest, divided by their sum
@@ -255,6 +274,7 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
 
     def _encode_batch(self, y, weight):
         self._check_labels(y)
+        self._forget_probabilities()
         return self._encode_chunk(y), self._weigh_batch(y, weight)
 
     def _weigh_batch(self, y, weight):
@@ -303,9 +323,18 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
                 else "there must be at least two classes, got none"
             )
         self.classes_ = classes
+        self._forget_probabilities()
+
+    def _forget_probabilities(self):
+        """Begin with classes against the rest, and nothing calibrated."""
+        self._multinomial = False
+        for name in ("proba_coef_", "proba_intercept_"):
+            vars(self).pop(name, None)
 
     def _learn_targets(self, y):
         """Find the classes, and their weights, by a pass over all targets."""
+        if self.probability:
+            raise ValueError("probability=True needs points in memory")
         counts = Counter()
         for found in y.map_blocks(_count_labels):
             counts.update(found)
@@ -336,12 +365,84 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
     def check_learnt(self):
         """Check the classes, too."""
         super().check_learnt()
-        if len(self.classes_) < 2:
+        n_classes = len(self.classes_)
+        if n_classes < 2:
             raise ValueError(f"two classes or more are needed, got {self.classes_}")
+        vars(self).setdefault("_multinomial", False)  # files of before have none
+        shape = (n_classes if n_classes > 2 else 1, n_classes)
+        if hasattr(self, "proba_coef_") and (
+            self.proba_coef_.shape != shape
+            or np.shape(self.proba_intercept_) != shape[1:]
+        ):
+            raise ValueError(f"proba_coef_ must have the shape {shape}")
 
     def _decision_shape(self):
         n_classes = len(self.classes_)
         return (n_classes,) if n_classes > 2 else ()
+
+    def _fit_checked(self, X, y, weight):
+        super()._fit_checked(X, y, weight)
+        if self.probability:
+            self._calibrate(X, y, weight)
+        return self
+
+    def _calibrate(self, X, y, weight):
+        """Learn probabilities of held-out decisions."""
+        if weight is not None and not weight.all() and not self._is_precomputed():
+            used = np.flatnonzero(weight)
+            X, y, weight = X[used], y[used], weight[used]
+        balanced, codes = self._balance(y, weight), np.searchsorted(self.classes_, y)
+        Z, targets = self.feature_map_.transform(X), self._encode_chunk(y)
+        order = np.random.default_rng(self._seed()).permutation(len(y))
+        # the members of a class in turns, so that each fold has its share of them
+        fold = np.empty(len(y), np.intp)
+        fold[order[np.argsort(codes[order], kind="stable")]] = np.arange(len(y)) % FOLDS
+        decisions = np.empty((len(y), *self._decision_shape()))
+        for k in range(FOLDS):
+            rest, held = fold != k, fold == k
+            some = None if balanced is None else balanced[rest]
+            (result,) = self._solve(
+                Z[rest],
+                targets[rest],
+                some,
+                [self.alpha_],
+                start=(self.coef_, self.intercept_),
+            )
+            decisions[held] = result.predict(Z[held])
+        (scaling,) = solve_softmax(
+            decisions.reshape(len(y), -1),
+            codes,
+            alphas=[SCALING_PENALTY / len(y)],
+            n_classes=len(self.classes_),
+            sample_weight=weight,
+            n_threads=self.n_threads,
+        )
+        self.proba_coef_, self.proba_intercept_ = scaling.coef, scaling.intercept
+
+    def _solve(self, Z, y, weight, alphas, *, start=None, warm=False):
+        self._multinomial = (
+            self.loss == "logistic" and self.solver == "auto" and np.ndim(y) == 2
+        )
+        if not self._multinomial:
+            return super()._solve(Z, y, weight, alphas, start=start, warm=warm)
+        self.loss_ = Logistic()
+        return solve_softmax(
+            Z,
+            y.argmax(axis=1),
+            alphas=[self._get_alpha(alpha, y, weight) for alpha in alphas],
+            n_classes=y.shape[1],
+            tol=self.tol,
+            max_iter=self.max_iter,
+            start=start,
+            warm=warm,
+            **self._solve_options(weight),
+        )
+
+    def loss_of_decisions(self, decisions, targets, weight, loss=None):
+        if not self._multinomial:
+            return super().loss_of_decisions(decisions, targets, weight, loss)
+        logs = scipy.special.log_softmax(decisions, axis=1)
+        return -float(np.average(logs[targets > 0], weights=weight))
 
     def _problem(self, Z, y, options):
         return get_loss(check_option(self.loss, "loss", LOSSES)), None, None

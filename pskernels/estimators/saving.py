@@ -484,6 +484,9 @@ LEARNT = {
     "_one_level": _is_a(bool),
     "_sorts": _is_a(bool),
     "classes_": _is_array,
+    "_multinomial": _is_a(bool),
+    "proba_coef_": _is_matrix,
+    "proba_intercept_": _is_matrix,
     # searches
     "cv_results_": _is_a(dict),
     "n_splits_": _is_integer,

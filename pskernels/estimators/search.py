@@ -636,8 +636,8 @@ class SketchedKernelClassifierCV(Search, SketchedKernelClassifier):
         proportion, and the score is the share of right classes.
     kernel, metric, n_components
         As for `SketchedKernelRegressorCV`, lists too.
-    feature_groups, sketch, p, loss, class_weight, fit_intercept, solver, tol, \
-max_iter, feature_storage, memory_limit, n_threads, random_state, verbose
+    feature_groups, sketch, p, loss, class_weight, probability, fit_intercept, solver, \
+tol, max_iter, feature_storage, memory_limit, n_threads, random_state, verbose
         As for `SketchedKernelClassifier`.
 
     Attributes
@@ -665,6 +665,7 @@ max_iter, feature_storage, memory_limit, n_threads, random_state, verbose
         p="auto",
         loss="hinge",
         class_weight=None,
+        probability=False,
         fit_intercept=True,
         solver="auto",
         tol=1e-6,
@@ -688,6 +689,7 @@ max_iter, feature_storage, memory_limit, n_threads, random_state, verbose
         self.p = p
         self.loss = loss
         self.class_weight = class_weight
+        self.probability = probability
         self.fit_intercept = fit_intercept
         self.solver = solver
         self.tol = tol
