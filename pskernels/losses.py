@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import scipy.special
 
 from pskernels import _losses
 from pskernels._products import EPS
@@ -416,6 +417,151 @@ class Logistic(Loss):
             return np.log(positive) - np.log(negative)
 
 
+@dataclass(frozen=True)
+class SmoothLoss(Loss):
+    """A loss of one output that is no function of u - y, or grows faster than squares.
+
+    It is solved by Newton's method with conjugate gradients
+    (`pskernels.solvers.newton_cg`), and has no envelopes.  A loss of this kind states
+    `values`, `derivatives` and `conjugates` of arrays.
+    """
+
+    # Predictions are exp(u).
+    log_link: ClassVar[bool] = False
+
+    smooth: ClassVar = True
+    lipschitz: ClassVar = INF
+
+    @property
+    def native(self):
+        raise TypeError(f"{self} has no native code: 'newton' and `solve` take it")
+
+    def value(self, u, y, sample_weight=None, axis=None):
+        """Compute ℓ(u, y)."""
+        u, y = (np.asarray(array, dtype=np.float64) for array in (u, y))
+        return _weighted(self.values(u, y), sample_weight)
+
+    def derivative(self, u, y, sample_weight=None, axis=None):
+        """Compute ∂ℓ/∂u."""
+        u, y = (np.asarray(array, dtype=np.float64) for array in (u, y))
+        return _weighted(self.derivatives(u, y)[0], sample_weight)
+
+    def conjugate(self, zeta, y, sample_weight=None, axis=None):
+        """Find ℓ*(ζ, y) = sup over u of ζ·u - ℓ(u, y); infinite outside its domain."""
+        zeta, y = (np.asarray(array, dtype=np.float64) for array in (zeta, y))
+        return _weighted(self.conjugates(zeta, y), sample_weight)
+
+    def check_targets(self, y):
+        y = super().check_targets(y)
+        if y.ndim > 1:
+            raise ValueError(f"{self} is for one output, got y of shape {y.shape}")
+        return y
+
+    def _constant_minimiser(self, y, weight):
+        return np.log(np.average(y, weights=weight))
+
+
+@dataclass(frozen=True)
+class Poisson(SmoothLoss):
+    """exp(u) - y·u, less its least value: half the deviance of counts of mean exp(u).
+
+    y ≥ 0, and not all of them 0.
+    """
+
+    log_link: ClassVar = True
+
+    def values(self, u, y):
+        return np.exp(u) - y * u + scipy.special.xlogy(y, y) - y
+
+    def derivatives(self, u, y):
+        mean = np.exp(u)
+        return mean - y, mean
+
+    def conjugates(self, zeta, y):
+        rest = zeta + y
+        with np.errstate(invalid="ignore"):
+            value = scipy.special.xlogy(rest, rest) - rest
+        return np.where(rest < 0, INF, value) - scipy.special.xlogy(y, y) + y
+
+    def check_targets(self, y):
+        y = super().check_targets(y)
+        if y.min() < 0 or y.max() == 0:
+            raise ValueError(
+                "y must not be negative, nor 0 everywhere, for the Poisson loss, got "
+                f"numbers from {y.min():g} to {y.max():g}"
+            )
+        return y
+
+
+@dataclass(frozen=True)
+class Gamma(SmoothLoss):
+    """y·exp(-u) + u, less its least value: half the deviance of a mean exp(u).
+
+    y > 0, errors in proportion to the mean.
+    """
+
+    log_link: ClassVar = True
+
+    def values(self, u, y):
+        e = u - np.log(y)
+        return np.exp(-e) + e - 1
+
+    def derivatives(self, u, y):
+        ratio = y * np.exp(-u)
+        return 1 - ratio, ratio
+
+    def conjugates(self, zeta, y):
+        rest = 1 - zeta
+        with np.errstate(invalid="ignore"):
+            value = zeta * np.log(y) + scipy.special.xlogy(rest, rest) + zeta
+        return np.where(rest < 0, INF, value)
+
+    def check_targets(self, y):
+        y = super().check_targets(y)
+        if not y.min() > 0:
+            raise ValueError(
+                f"y must be positive for the gamma loss, got {y.min():g} among them"
+            )
+        return y
+
+
+@dataclass(frozen=True)
+class Expectile(SmoothLoss):
+    """tau·e² if y is above u, else (1 - tau)·e², for e = u - y: u is an expectile.
+
+    ½ is the mean; others are means in which points above count tau / (1 - tau) times.
+    """
+
+    tau: float = 0.5
+
+    def __post_init__(self):
+        check_open_probability(self.tau, "tau")
+
+    def _sides(self, below):
+        return np.where(below, self.tau, 1 - self.tau)
+
+    def values(self, u, y):
+        e = u - y
+        return self._sides(e < 0) * e**2
+
+    def derivatives(self, u, y):
+        e = u - y
+        twice = 2 * self._sides(e < 0)
+        return twice * e, twice
+
+    def conjugates(self, zeta, y):
+        return zeta * y + zeta**2 / (4 * self._sides(zeta < 0))
+
+    def _constant_minimiser(self, y, weight):
+        center = np.average(y, weights=weight)
+        for _ in range(100):  # weights of points settle in a few steps
+            weights = weight * self._sides(center < y)
+            center, before = np.average(y, weights=weights), center
+            if center == before:
+                break
+        return center
+
+
 class WeightedLoss:
     """Σ weight·ℓ as a function of the residuals e of all points and outputs.
 
@@ -628,18 +774,22 @@ LOSSES = {
 }
 
 
+# Losses that have a solver of their own.
+SMOOTH_LOSSES = {"poisson": Poisson, "gamma": Gamma, "expectile": Expectile}
+
+
 def get_loss(loss):
     """Find the loss object behind a name or an object."""
     if isinstance(loss, Loss):
         return loss
-    if isinstance(loss, str) and loss in LOSSES:
-        return LOSSES[loss]()
+    if isinstance(loss, str) and loss in LOSSES | SMOOTH_LOSSES:
+        return (LOSSES | SMOOTH_LOSSES)[loss]()
     hint = ""
     if isinstance(loss, type) and issubclass(loss, Loss):
         hint = f": an object is needed, {loss.__name__}()"
     raise ValueError(
         "loss must be a loss object such as Huber(1.0), or one of "
-        f"{', '.join(LOSSES)}; got {loss!r}{hint}"
+        f"{', '.join(LOSSES | SMOOTH_LOSSES)}; got {loss!r}{hint}"
     )
 
 

@@ -20,7 +20,7 @@ from pskernels._validation import check_option, check_positive, check_real_array
 from pskernels.estimators.defaults import default_alpha, is_auto
 from pskernels.estimators.state import all_or_nothing
 from pskernels.features import as_features
-from pskernels.losses import Squared, WeightedLoss
+from pskernels.losses import SmoothLoss, Squared, WeightedLoss
 from pskernels.outputs import Outputs
 from pskernels.passes import Model, PassProblem, Request, answer, solve_squares
 from pskernels.solvers import Adam, SolveResult, get_solver, solve
@@ -188,6 +188,8 @@ class LearnsFromBatches:
             self.loss_, output_matrix, _ = self._problem(
                 Z, y, self._solve_options(weight)
             )
+            if isinstance(self.loss_, SmoothLoss):
+                raise ValueError(f"partial_fit has no steps for {self.loss_}")
             adam = self._get_adam(y, weight)
         outputs = _get_outputs(output_matrix, math.prod(self._decision_shape()))
         if is_squared and not outputs.separate:

@@ -16,8 +16,10 @@ from pskernels.estimators.calibration import CalibratesIntervals, ColumnModel
 from pskernels.estimators.defaults import default_alpha, is_auto
 from pskernels.features import as_features
 from pskernels.losses import (
+    SMOOTH_LOSSES,
     Absolute,
     EpsilonInsensitive,
+    Expectile,
     Huber,
     Pinball,
     Squared,
@@ -38,7 +40,14 @@ PILOT_TOL = 1e-2
 SPREAD_PENALTIES = 10.0 ** np.arange(-1, 4)
 LEAST_ERROR, SPREAD_HELD_OUT = 0.05, 0.25
 
-LOSSES = ("huber", "epsilon_insensitive", "pinball", "absolute", "squared")
+LOSSES = (
+    "huber",
+    "epsilon_insensitive",
+    "pinball",
+    "absolute",
+    "squared",
+    *SMOOTH_LOSSES,
+)
 
 
 class SketchedKernelRegressor(CalibratesIntervals, RegressorMixin, SketchedMachine):
@@ -57,9 +66,14 @@ random_state, verbose
     n_components : int or "auto", optional
         As for `KernelSketch`; None means 6·√n, from 100 to 1,000 (100 if points are not
         in memory).  All points, with "squared", are solved as one n × n system.
-    loss : {"huber", "epsilon_insensitive", "pinball", "absolute", "squared"}
-        Of several outputs, "huber" and "epsilon_insensitive" take the Euclidean norm
-        of the errors, the others a sum over outputs.
+    loss : {"huber", "epsilon_insensitive", "pinball", "absolute", "squared", \
+"poisson", "gamma", "expectile"}
+        "poisson" and "gamma" are deviances with a logarithmic link, for counts and for
+        positive targets whose errors are in proportion to their size: predictions are
+        means, exp of the function that is learnt.  These and "expectile" are for one
+        output, and points in memory.  Of several outputs, "huber" and
+        "epsilon_insensitive" take the Euclidean norm of the errors, the others a sum
+        over outputs.
     kappa : float or "auto"
         Of "huber": errors above it count by their size only, in the unit of y.  "auto"
         is 1.345 times a robust estimate of the size of the errors (their median size,
@@ -68,11 +82,11 @@ random_state, verbose
         Of "epsilon_insensitive": errors below it do not count, in the unit of y.
         "auto" is 0.612 times the same estimate.
     quantile : float in (0, 1)
-        Of "pinball".
+        The level of "pinball" or "expectile".
     alpha : float or "auto"
         Penalty, the paper's λ_n: `Ridge`'s alpha divided by n, or 1/(C·n).  "auto" is
-        0.1 / n for "huber" and "squared", and that divided by a robust estimate of the
-        scale of y for the others, so that the fit does not depend on its unit.
+        0.1 / n for "huber" and smooth losses, and that divided by a robust estimate of
+        the scale of y for the others, so that the fit does not depend on its unit.
     fit_intercept : bool
         The intercept is not penalised.
     output_matrix : array of shape (d, d), "identity" or "residual", optional
@@ -225,11 +239,18 @@ random_state, verbose
         return self._in_blocks(self._predict, X, out)
 
     def _predict(self, X):
-        predicted = self._decide(X)
+        predicted = self._to_means(self._decide(X))
         return predicted.reshape(-1, *self._y_shape) if self._y_shape else predicted
+
+    def _to_means(self, decisions):
+        """Undo the link of the loss."""
+        has_link = getattr(self.loss_, "log_link", False)
+        return np.exp(decisions) if has_link else decisions
 
     def _find_gradient(self, X):
         gradients = super()._find_gradient(X)
+        if getattr(self.loss_, "log_link", False):  # exp(f) has the slope exp(f)·f'
+            gradients = gradients * np.exp(self._decide(X))[:, None]
         return gradients[:, None] if self._y_shape == (1,) else gradients
 
     _symmetric = True
@@ -251,7 +272,8 @@ random_state, verbose
 
     def _ends(self, columns, coverage):
         """Find ends of intervals (n, 2), units of scores, and the share of each end."""
-        ends = np.repeat(columns[:, :1], 2, axis=1).astype(np.float64)
+        means = self._to_means(columns[:, :1].astype(np.float64))
+        ends = np.repeat(means, 2, axis=1)
         units = np.ones(len(ends))
         if columns.shape[1] > 1:
             units = np.exp(columns[:, 1].astype(np.float64))
@@ -266,7 +288,8 @@ random_state, verbose
                 "interval_scores='studentised' needs fewer n_components than points"
             )
         Z, y = self.feature_map_.transform(X), self._encode(y)
-        spread, log_unit = self._fit_spread(Z, y - self._decide(X), weight)
+        errors = y - self._to_means(self._decide(X))
+        spread, log_unit = self._fit_spread(Z, errors, weight)
         spread = self.feature_map_.fold(spread)
         return ColumnModel(np.hstack([coef, spread]), np.append(intercept, log_unit))
 
@@ -278,7 +301,8 @@ random_state, verbose
         coef, intercept = result.coef.reshape(-1, 1), np.atleast_1d(result.intercept)
         if self.interval_scores == "absolute":
             return coef, intercept
-        spread, log_unit = self._fit_spread(Z, y - result.predict(Z), weight)
+        errors = y - self._to_means(result.predict(Z))
+        spread, log_unit = self._fit_spread(Z, errors, weight)
         return np.hstack([coef, spread]), np.append(intercept, log_unit)
 
     def _fit_spread(self, Z, errors, weight):
@@ -323,10 +347,13 @@ random_state, verbose
 
     def _alpha_unit(self, y, weight):
         # the others square small errors, as the penalty does the function
-        return 1.0 if self.loss in ("huber", "squared") else scale_of(y, weight)
+        if self.loss in ("huber", "squared", *SMOOTH_LOSSES):
+            return 1.0
+        return scale_of(y, weight)
 
     def _learning_options(self):
-        return dict(robust=self.loss != "squared", spread=self.loss == "pinball")
+        robust = self.loss not in ("squared", "poisson", "gamma")
+        return dict(robust=robust, spread=self.loss in ("pinball", "expectile"))
 
     def _problem(self, Z, y, options):
         check_option(self.loss, "loss", LOSSES)
@@ -353,6 +380,10 @@ random_state, verbose
                     "there is SketchedQuantileRegressor"
                 )
             loss = Pinball(check_open_probability(self.quantile, "quantile"))
+        elif self.loss == "expectile":
+            loss = Expectile(check_open_probability(self.quantile, "quantile"))
+        elif self.loss in SMOOTH_LOSSES:
+            loss = SMOOTH_LOSSES[self.loss]()
         else:
             loss = Absolute() if self.loss == "absolute" else Squared()
         return loss, self.output_matrix, start

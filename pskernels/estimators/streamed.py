@@ -26,7 +26,7 @@ from pskernels._validation import (
 from pskernels.checkpoint import Checkpoint
 from pskernels.estimators.defaults import LEAST_ROWS, default_alpha, is_auto
 from pskernels.feature_map import STORAGES
-from pskernels.losses import Squared
+from pskernels.losses import SmoothLoss, Squared
 from pskernels.objective import gap_scale, relative_gap
 from pskernels.passes import Model, PassProblem, minimise, solve_squares
 from pskernels.scratch import choose_storage
@@ -367,6 +367,11 @@ class FitsSources:
         self.loss_, output_matrix, _ = self._problem(
             features_of(some.X[rows]), some.targets[rows], self._solve_options(few)
         )
+        if isinstance(self.loss_, SmoothLoss):
+            raise ValueError(
+                f"{self.loss_} needs all points in memory, for which memory_limit="
+                f"{self._limit()} has no room: raise it"
+            )
         several = len(self._targets_of(some.y[:1])) > 1
         if output_matrix is not None or (self.loss_.of_norm and several):
             raise ValueError(

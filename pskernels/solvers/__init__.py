@@ -20,7 +20,7 @@ from pskernels._validation import (
     check_real_array,
 )
 from pskernels.features import EXACT_ENOUGH, MOST_ROUNDING, as_features
-from pskernels.losses import Loss, Squared, check_weights, get_loss
+from pskernels.losses import Loss, SmoothLoss, Squared, check_weights, get_loss
 from pskernels.objective import Problem
 from pskernels.outputs import Outputs, check_output_rank, residual_matrix
 from pskernels.sample import Sample
@@ -38,6 +38,7 @@ from pskernels.solvers.base import (
 from pskernels.solvers.direct import Direct
 from pskernels.solvers.lbfgs import LBFGS
 from pskernels.solvers.newton import Newton
+from pskernels.solvers.newton_cg import OneOutput, run_family
 
 __all__ = [
     "LBFGS",
@@ -89,7 +90,8 @@ def solve(
     loss : Loss or str
         ``Huber(1.0)``, ``Pinball(0.9)`` and so on.  Or a name, for the default
         parameters: "huber" (kappa=1), "epsilon_insensitive" (epsilon=0.1), "pinball"
-        (tau=0.5), "absolute", "squared", "hinge", "squared_hinge", "logistic".
+        (tau=0.5), "absolute", "squared", "hinge", "squared_hinge", "logistic"; and of
+        one output "poisson", "gamma" and "expectile" (tau=0.5).
         Of several outputs, huber and epsilon_insensitive take the Euclidean norm of
         the errors, all others sum over outputs.  ``Pinball([0.1, 0.5, 0.9])`` has a
         level for each output, and takes y of shape (n,) as the target of each.
@@ -243,6 +245,8 @@ def _run(Z, y, *, alphas, loss, warm, n_threads, **options):
     loss = get_loss(loss)
     n_threads = resolve_n_threads(n_threads)
     features = as_features(Z, n_threads)
+    if isinstance(loss, SmoothLoss):
+        return _run_smooth(features, y, alphas, loss, warm, **options)
     # the envelopes of losses with corners bend so much that few digits are left
     solver = get_solver(options["solver"], loss, _by_newton(features, y))
     most = EXACT_ENOUGH if isinstance(solver, Direct) else MOST_ROUNDING
@@ -266,6 +270,54 @@ def _run(Z, y, *, alphas, loss, warm, n_threads, **options):
         for k, result in zip(some, found, strict=True):
             results[k] = result
     return results
+
+
+def _run_smooth(
+    features,
+    y,
+    alphas,
+    loss,
+    warm,
+    *,
+    output_matrix,
+    output_rank,
+    sample_weight,
+    fit_intercept,
+    solver,
+    tol,
+    max_iter,
+    start,
+    verbose,
+):
+    """Solve a `SmoothLoss`, by conjugate gradients."""
+    check_option(solver, "solver", ("auto", "newton"))
+    if output_matrix is not None or output_rank is not None:
+        raise ValueError(f"{loss} is for one output, which has no output_matrix")
+    y = loss.check_targets(y)
+    if len(y) != features.n:
+        raise ValueError(
+            f"y must have one target for each of {features.n} rows of Z, got {len(y)}"
+        )
+    found = run_family(
+        features,
+        OneOutput(loss, y),
+        alphas,
+        sample_weight,
+        fit_intercept,
+        tol,
+        max_iter,
+        start,
+        warm,
+    )
+    return [
+        dataclasses.replace(
+            one,
+            coef=one.coef[:, 0],
+            intercept=float(one.intercept[0]),
+            dual=one.dual[:, 0],
+        )
+        for one in found
+    ]
 
 
 def _run_alike(

@@ -1,0 +1,328 @@
+"""Newton's method for smooth losses that bend along all outputs, or are exponential.
+
+    P(W, b) = Σ_i ω_i ℓ_i(f_i) + (alpha/2)·‖W‖²,  f_i = Wᵀ z_i + b
+
+ζ_i = ∇ℓ_i(f_i) is feasible in the dual if Σ_i ω_i ζ_i = 0, which b is moved for, and by
+Fenchel's equality what P exceeds its minimum by is at most ‖∇_W P‖² / (2·alpha): no
+conjugate has to be known.
+
+    step          by conjugate gradients: two passes over Z for each iteration
+    precondition  κ_c·G + alpha·I, with G the Gram matrix of the features and κ_c the
+                  mean curvature of output c: one eigendecomposition serves all of them
+    balance       b by Newton's method in as many dimensions as there are outputs
+
+A family has ``n``, the number of points; ``values(f)``, losses (n,) at f (k, n);
+``differentiate(f)``, which makes ``slope`` (k, n), ``diagonal`` (k, n), ``bend(u)``,
+the product of all Hessians with directions u (k, n), and ``matrix(weight)``, the (k, k)
+sum of Hessians; and ``start(weight)``, the k intercepts of a model without features.
+"""
+
+import time
+from typing import NamedTuple
+
+import numpy as np
+
+from pskernels._products import eigh_of_gram
+from pskernels._threads import single_threaded_blas
+from pskernels._validation import check_int, check_positive
+from pskernels.losses import check_weights
+from pskernels.objective import gap_scale, relative_gap, squared_norm
+from pskernels.solvers.base import Iteration, SolveResult, warn_if_not_converged
+from pskernels.solvers.hessian import centred_gram
+
+# Newton steps, iterations of conjugate gradients for each, and the accuracy of a step:
+# no better than that, or than the root of the gradient's share of the first one.
+MAX_ITER, CG_ITER, CG_TOL = 100, 200, 0.1
+# Halvings of a step, and the share of the promised descent that is enough.
+HALVINGS, DESCENT = 40, 1e-4
+# Newton steps of the intercept, the longest, and the imbalance that is rounding.
+BALANCE_ITER, BALANCE_STEP, BALANCED = 50, 5.0, 1e-14
+# Least mean curvature of an output, as a share of the largest one.
+LEAST_CURVATURE = 1e-6
+
+ADVICE = "raise max_iter, tol or alpha"
+
+
+class OneOutput:
+    """The family of a `SmoothLoss` and its targets."""
+
+    def __init__(self, loss, y):
+        self.loss, self.y, self.n = loss, y, len(y)
+
+    def start(self, weight):
+        """Find the best constant."""
+        return np.array([self.loss.constant_minimiser(self.y, weight)])
+
+    def values(self, f):
+        """Compute losses, (n,)."""
+        return self.loss.values(f[0], self.y)
+
+    def differentiate(self, f):
+        """Find derivatives at f."""
+        with np.errstate(over="ignore"):
+            slope, bend = self.loss.derivatives(f[0], self.y)
+        return _Derivatives(slope[None], bend[None])
+
+
+class _Derivatives(NamedTuple):
+    slope: np.ndarray
+    diagonal: np.ndarray
+
+    def bend(self, u):
+        """Multiply second derivatives by directions."""
+        return self.diagonal * u
+
+    def matrix(self, weight):
+        """Sum second derivatives."""
+        return (self.diagonal @ weight)[:, None]
+
+
+class SmoothModel(NamedTuple):
+    """Coefficients (k, r) of features around their means, and intercepts (k,)."""
+
+    W: np.ndarray
+    b: np.ndarray
+
+
+class SmoothProblem:
+    """Sums over points; features are around their means, which are not subtracted.
+
+    Parameters
+    ----------
+    features : Features
+    family : object
+        See above.
+    weight : array of shape (n,)
+    fit_intercept : bool
+    """
+
+    def __init__(self, features, family, weight, fit_intercept):
+        self.features = features.near_zero() if fit_intercept else features
+        self.family = family
+        self.weight = weight / weight.sum()
+        self.fit_intercept = bool(fit_intercept)
+        gram = self.features.gram(self.weight, bordered=self.fit_intercept)
+        self.means = np.zeros(self.features.r)
+        if self.fit_intercept:
+            self.means = gram[:-1, -1].copy()
+            gram = centred_gram(gram)
+        values, self.vectors = eigh_of_gram(gram)
+        self.values = np.maximum(values, 0.0)
+
+    def model_of(self, start):
+        """Make a model of (coef, intercept), or one without features."""
+        if start is None:
+            b = self.family.start(self.weight)
+            b = b if self.fit_intercept else np.zeros_like(b)
+            return SmoothModel(np.zeros((len(b), self.features.r)), b)
+        coef = np.asarray(start[0], np.float64).reshape(self.features.r, -1)
+        b = np.atleast_1d(np.asarray(start[1], np.float64))
+        return SmoothModel(np.ascontiguousarray(coef.T), b + self.shift(coef))
+
+    def shift(self, coef):
+        """Compute what means add to intercepts."""
+        if not self.fit_intercept:
+            return 0.0
+        return self.features.moved(coef) + self.means @ coef
+
+    def decide(self, W, b):
+        """Compute f, (k, n)."""
+        f = self.features.dot(W)
+        f += (b - W @ self.means)[:, None]
+        return f
+
+    def loss(self, f):
+        """Average the losses; infinite where they overflow."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = float(self.weight @ self.family.values(f))
+        return value if np.isfinite(value) else np.inf
+
+    def total(self, flow):
+        """Sum over points, what intercepts are pulled with; 0 without them."""
+        return flow.sum(axis=1) if self.fit_intercept else np.zeros(len(flow))
+
+    def pull(self, flow, total):
+        """Compute Σ flow·(z - mean), (k, r)."""
+        return self.features.t_dot(flow) - total[:, None] * self.means
+
+    def balance(self, f, b):
+        """Move intercepts, and f, to where all that they are pulled with adds up to 0.
+
+        Returns f, b, and derivatives at f.
+        """
+        at = self.family.differentiate(f)
+        if not self.fit_intercept:
+            return f, b, at
+        for _ in range(BALANCE_ITER):
+            total = at.slope @ self.weight
+            if (np.abs(total) <= BALANCED * (np.abs(at.slope) @ self.weight)).all():
+                break
+            H = at.matrix(self.weight)
+            step = -np.linalg.lstsq(H, total, rcond=1e-12)[0]
+            step *= min(1.0, BALANCE_STEP / max(np.abs(step).max(), 1e-300))
+            moved = f + step[:, None]
+            changed = self.family.differentiate(moved)
+            if np.abs(changed.slope @ self.weight).max() >= np.abs(total).max():
+                break  # rounding, or a class without points
+            f, b, at = moved, b + step, changed
+        return f, b, at
+
+    def curve(self, at, V, v):
+        """Multiply the Hessian without penalty by a direction (V, v)."""
+        flow = at.bend(self.decide(V, v)) * self.weight
+        total = self.total(flow)
+        return self.pull(flow, total), total
+
+
+def run_family(
+    features, family, alphas, sample_weight, fit_intercept, tol, max_iter, start, warm
+):
+    """Solve for each alpha, large ones first; if warm, each from the one before.
+
+    Parameters
+    ----------
+    features : Features
+    family : object
+        See the head of this module.
+    alphas : sequence of float
+    sample_weight : array of shape (n,) or None
+    fit_intercept : bool
+    tol : float
+    max_iter : int or None
+    start : tuple (coef, intercept), SolveResult or None
+    warm : bool
+
+    Returns
+    -------
+    list of SolveResult
+        With outputs in two dimensions, in the order of alphas.
+    """
+    tol = check_positive(tol, "tol")
+    max_iter = MAX_ITER if max_iter is None else max_iter
+    max_iter = check_int(max_iter, "max_iter", minimum=0)
+    if isinstance(start, SolveResult):
+        start = start.coef, start.intercept
+    with single_threaded_blas():
+        features = features.formed()
+        features.check_finite()
+        weight = np.ones(features.n) if sample_weight is None else sample_weight
+        weight = check_weights(weight, features.n)
+        problem = SmoothProblem(features, family, weight, fit_intercept)
+        results, model = [None] * len(alphas), problem.model_of(start)
+        for k in np.argsort(alphas, kind="stable")[::-1]:
+            results[k], found = minimise(problem, alphas[k], model, tol, max_iter)
+            model = found if warm else model
+    for result in results:
+        warn_if_not_converged(result)
+    return results
+
+
+def minimise(problem, alpha, model, tol, max_iter):
+    """Find the minimum for one alpha.
+
+    Parameters
+    ----------
+    problem : SmoothProblem
+    alpha : float
+    model : SmoothModel
+        Where to begin.
+    tol : float
+    max_iter : int
+
+    Returns
+    -------
+    result : SolveResult
+        With k outputs, in two dimensions.
+    model : SmoothModel
+    """
+    began, history, first = time.perf_counter(), [], None
+    W, b = model
+    f, b, at = problem.balance(problem.decide(W, b), b)
+    null = problem.loss(problem.decide(*problem.model_of(None)))
+    for n_iter in range(max_iter + 1):
+        objective = problem.loss(f) + float(alpha / 2 * squared_norm(W))
+        flow = at.slope * problem.weight
+        total = problem.total(flow)
+        gradient = problem.pull(flow, total) + alpha * W
+        gap = squared_norm(gradient) / (2 * alpha) + abs(b @ total)
+        gap = float(relative_gap(gap, gap_scale(objective, null)))
+        seconds = time.perf_counter() - began
+        history.append(Iteration(n_iter, objective, gap, seconds, f.shape[1], 0.0))
+        if gap <= tol or n_iter == max_iter:
+            break
+        precondition = _make_preconditioner(problem, at, alpha)
+        size = np.sqrt(np.vdot(gradient, precondition(gradient, total)[0]))
+        first = size if first is None else first
+        accuracy = min(CG_TOL, np.sqrt(size / first))
+        V, v = _newton_step(problem, at, alpha, gradient, total, precondition, accuracy)
+        step = _search(problem, f, W, V, v, alpha, objective, np.vdot(gradient, V))
+        if step is None:
+            break
+        W = W + step * V
+        f, b, at = problem.balance(problem.decide(W, b + step * v), b + step * v)
+    coef = np.ascontiguousarray(W.T)
+    result = SolveResult(
+        coef=coef,
+        intercept=b - problem.shift(coef) if problem.fit_intercept else 0 * b,
+        objective=objective,
+        null_objective=null,
+        dual_gap=gap,
+        dual=np.ascontiguousarray(at.slope.T),
+        converged=bool(gap <= tol),
+        n_iter=n_iter,
+        history=history,
+        alpha=alpha,
+        tol=tol,
+        solver="newton",
+        output_matrix=None,
+        advice=ADVICE,
+    )
+    return result, SmoothModel(W, b)
+
+
+def _make_preconditioner(problem, at, alpha):
+    """Make a function that divides by κ_c·G + alpha, and by κ_c."""
+    curvature = at.diagonal @ problem.weight
+    least = LEAST_CURVATURE * max(curvature.max(), np.finfo(float).tiny)
+    curvature = np.maximum(curvature, least)[:, None]
+    inverse = 1 / (curvature * problem.values + alpha)
+    Q = problem.vectors
+
+    def precondition(gradient, total):
+        return ((gradient @ Q) * inverse) @ Q.T, total / curvature[:, 0]
+
+    return precondition
+
+
+def _newton_step(problem, at, alpha, gradient, total, precondition, accuracy):
+    """Solve H·step = -gradient by conjugate gradients, to an accuracy."""
+    V, v = np.zeros_like(gradient), np.zeros_like(total)
+    r, s = -gradient, -total
+    d, e = precondition(r, s)
+    rho = start = np.vdot(r, d) + s @ e
+    for _ in range(CG_ITER):
+        Hd, He = problem.curve(at, d, e)
+        Hd += alpha * d
+        bend = np.vdot(d, Hd) + e @ He
+        if not bend > 0:
+            break
+        t = rho / bend
+        V, v, r, s = V + t * d, v + t * e, r - t * Hd, s - t * He
+        x, y = precondition(r, s)
+        rho, before = np.vdot(r, x) + s @ y, rho
+        if rho <= accuracy**2 * start:
+            break
+        d, e = x + rho / before * d, y + rho / before * e
+    return V, v
+
+
+def _search(problem, f, W, V, v, alpha, objective, slope):
+    """Halve the step until the objective has fallen; None if it cannot."""
+    df = problem.decide(V, v)
+    for k in range(HALVINGS):
+        step = 0.5**k
+        value = problem.loss(f + step * df)
+        value += alpha / 2 * squared_norm(W + step * V)
+        if value <= objective + DESCENT * step * min(slope, 0.0):
+            return step
+    return None
