@@ -3,13 +3,17 @@
 import numpy as np
 import pytest
 from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from test_estimators import make_data
 
 from pskernels.estimators import (
     ConvergenceDisplay,
     CVResultsDisplay,
     MetricDisplay,
+    PITDisplay,
     QuantileDisplay,
+    ReliabilityDisplay,
     SketchedKernelRegressor,
     SketchedKernelRegressorCV,
     SketchedQuantileRegressor,
@@ -129,3 +133,24 @@ def test_importances_by_round(rng):
     assert "round of rbf" in display.ax_.get_xlabel()
     with pytest.raises(ValueError, match="fit it with metric='learn'"):
         MetricDisplay.from_estimator(SketchedKernelRegressor(random_state=0).fit(X, y))
+
+
+def test_calibration_of_distributions(rng):
+    X, y = make_data(rng, n=1500)
+    levels = np.linspace(0.1, 0.9, 9)
+    model = SketchedQuantileRegressor(
+        quantiles=levels, calibration="split", random_state=0
+    )
+    pipeline = make_pipeline(StandardScaler(), model).fit(X[:1000], y[:1000])
+    display = PITDisplay.from_estimator(pipeline, X[1000:], y[1000:], bins=5)
+    heights = [bar.get_height() for bar in display.ax_.patches[:5]]
+    assert np.mean(heights) == pytest.approx(1)
+    law = model.predict_distribution(pipeline[:-1].transform(X[1000:]))
+    np.testing.assert_allclose(display.values, law.cdf(y[1000:]))
+    reliability = ReliabilityDisplay.from_estimator(pipeline, X[1000:], y[1000:])
+    at, shares = reliability.line_.get_data()
+    np.testing.assert_allclose(at, levels)
+    np.testing.assert_allclose(shares, (y[1000:, None] <= law.values).mean(axis=0))
+    with pytest.raises(TypeError, match="SketchedQuantileRegressor"):
+        other = SketchedKernelRegressor(random_state=0).fit(X, y)
+        PITDisplay.from_estimator(other, X, y)

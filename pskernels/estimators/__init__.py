@@ -32,7 +32,9 @@ from pskernels.estimators.displays import (
     ConvergenceDisplay,
     CVResultsDisplay,
     MetricDisplay,
+    PITDisplay,
     QuantileDisplay,
+    ReliabilityDisplay,
 )
 from pskernels.estimators.quantile import SketchedQuantileRegressor
 from pskernels.estimators.regressor import SketchedKernelRegressor
@@ -52,7 +54,9 @@ __all__ = [
     "ConvergenceDisplay",
     "KernelSketch",
     "MetricDisplay",
+    "PITDisplay",
     "QuantileDisplay",
+    "ReliabilityDisplay",
     "SketchedKernelClassifier",
     "SketchedKernelClassifierCV",
     "SketchedKernelRegressor",

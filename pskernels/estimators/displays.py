@@ -396,3 +396,149 @@ class MetricDisplay:
         self.ax_.set_ylim(bottom=0)
         self.ax_.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
         return self
+
+
+class PITDisplay:
+    """A histogram of P(target ≤ y): flat if predicted distributions are right.
+
+    A hump in the middle means that they are too wide, more at both ends that they are
+    too narrow, and a slope that they lie too high or too low.
+
+    Parameters
+    ----------
+    values : array of shape (n,)
+        The probability integral transform of targets, in [0, 1].
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+    """
+
+    def __init__(self, *, values):
+        self.values = values
+
+    @classmethod
+    def from_estimator(cls, estimator, X, y, *, bins=10, ax=None):
+        """Plot the transform of targets, such as those of a test set.
+
+        Parameters
+        ----------
+        estimator : SketchedQuantileRegressor, or a Pipeline that ends with one
+        X : array or data frame of shape (n, d)
+        y : array of shape (n,)
+        bins : int
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        PITDisplay
+        """
+        law = _predict_distribution(estimator, X)
+        return cls(values=law.cdf(np.ravel(y))).plot(bins=bins, ax=ax)
+
+    def plot(self, *, bins=10, ax=None):
+        """Draw bars, and the line of a flat histogram with what is chance.
+
+        Parameters
+        ----------
+        bins : int
+        ax : matplotlib Axes, optional
+            A new figure by default.
+
+        Returns
+        -------
+        PITDisplay
+        """
+        self.ax_ = get_axes(ax)
+        self.figure_ = self.ax_.figure
+        n, share = len(self.values), 1 / bins
+        weights = np.full(n, bins / n)
+        self.ax_.hist(self.values, bins=bins, range=(0, 1), weights=weights, alpha=0.7)
+        chance = 2 * bins * np.sqrt(share * (1 - share) / n)
+        self.ax_.axhline(1, color="0.3", linewidth=1)
+        self.ax_.axhspan(1 - chance, 1 + chance, color="0.3", alpha=0.15, linewidth=0)
+        self.ax_.set_xlabel("P(target ≤ y)")
+        self.ax_.set_ylabel("density")
+        self.ax_.set_title("grey: two standard deviations of chance", fontsize="small")
+        return self
+
+
+class ReliabilityDisplay:
+    """Shares of targets below predicted quantiles, against their levels.
+
+    Parameters
+    ----------
+    levels : array of shape (m,)
+    shares : array of shape (m,)
+    n : int
+        How many targets they are of.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+    line_ : matplotlib Line2D
+    """
+
+    def __init__(self, *, levels, shares, n):
+        self.levels = levels
+        self.shares = shares
+        self.n = n
+
+    @classmethod
+    def from_estimator(cls, estimator, X, y, *, ax=None):
+        """Plot the shares of targets, such as those of a test set.
+
+        Parameters
+        ----------
+        estimator : SketchedQuantileRegressor, or a Pipeline that ends with one
+        X : array or data frame of shape (n, d)
+        y : array of shape (n,)
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        ReliabilityDisplay
+        """
+        law, y = _predict_distribution(estimator, X), np.ravel(y)
+        shares = (y[:, None] <= law.values).mean(axis=0)
+        return cls(levels=np.array(law.quantiles), shares=shares, n=len(y)).plot(ax=ax)
+
+    def plot(self, *, ax=None):
+        """Draw shares over levels, and the diagonal with what is chance.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            A new figure by default.
+
+        Returns
+        -------
+        ReliabilityDisplay
+        """
+        self.ax_ = get_axes(ax)
+        self.figure_ = self.ax_.figure
+        grid = np.linspace(0, 1, GRID_POINTS)
+        chance = 2 * np.sqrt(grid * (1 - grid) / self.n)
+        self.ax_.plot([0, 1], [0, 1], color="0.3", linewidth=1)
+        self.ax_.fill_between(
+            grid, grid - chance, grid + chance, color="0.3", alpha=0.15, linewidth=0
+        )
+        (self.line_,) = self.ax_.plot(self.levels, self.shares, "o-")
+        self.ax_.set_xlabel("level")
+        self.ax_.set_ylabel("share of targets below")
+        self.ax_.set_title("grey: two standard deviations of chance", fontsize="small")
+        return self
+
+
+def _predict_distribution(estimator, X):
+    """Predict distributions, by the machine at the end of a pipeline, too."""
+    check_is_fitted(estimator)
+    machine = _last_step(estimator)
+    if not hasattr(machine, "predict_distribution"):
+        raise TypeError(
+            "distributions are those of a SketchedQuantileRegressor, or of a Pipeline "
+            f"that ends with one, got {type(machine).__name__}"
+        )
+    if machine is not estimator:
+        X = estimator[:-1].transform(X)
+    return machine.predict_distribution(X)
