@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pskernels import (
+    distribution,
     feature_map,
     fourier,
     gram,
@@ -14,6 +15,7 @@ from pskernels import (
     outputs,
     quantiles,
     sketches,
+    softmax,
     solvers,
 )
 from pskernels.estimators import (
@@ -39,7 +41,9 @@ README = Path(__file__).parent.parent / "README.md"
         outputs,
         quantiles,
         sketches,
+        softmax,
         solvers,
+        distribution,
         auto,
         classifier,
         quantile,
@@ -82,8 +86,15 @@ def test_metrics_are_learnt(examples, capsys):
     assert "budget 5 s" in printed
 
 
-def test_functions_predict_well(examples, capsys):
+def test_intervals_keep_their_word(examples, capsys):
     exec(examples[2], {})
+    printed = capsys.readouterr().out
+    assert float(re.search(r"95 %: (\S+)", printed)[1]) == pytest.approx(0.95, abs=0.02)
+    assert float(re.search(r"log-loss: (\S+)", printed)[1]) < 0.8
+
+
+def test_functions_predict_well(examples, capsys):
+    exec(examples[3], {})
     printed = capsys.readouterr().out
     gap = re.search(r"certified gap: (\S+) after", printed)
     assert float(gap[1]) <= 1e-6
@@ -91,7 +102,7 @@ def test_functions_predict_well(examples, capsys):
 
 
 def test_example_of_several_outputs(examples, capsys):
-    exec(examples[3], {})
+    exec(examples[4], {})
     printed = capsys.readouterr().out
     assert float(re.search(r"certified gap: (\S+)", printed)[1]) <= 1e-6
     assert float(re.search(r"crossing: (\S+)", printed)[1]) < 1e-3
@@ -99,7 +110,7 @@ def test_example_of_several_outputs(examples, capsys):
 
 
 def test_example_of_the_theory(examples, capsys):
-    exec(examples[4], {})
+    exec(examples[5], {})
     printed = capsys.readouterr().out
     assert float(re.search(r"(\d+) B", printed)[1]) <= 200e6
     assert int(re.search(r"d_n = (\d+)", printed)[1]) > 1
