@@ -433,6 +433,11 @@ class _DaskMachine(_OnDask):
         -------
         The estimator itself.
         """
+        if getattr(self, "calibration", None) is not None:
+            raise ValueError(
+                "calibration needs points in memory: calibrate on some of them, with "
+                f"{self.local_class.__name__}"
+            )
         client, local = self._get_client(), self._make_local()
         names, X = _names_of(X), _as_array(X, "X")
         sources = []

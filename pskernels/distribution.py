@@ -184,8 +184,8 @@ class QuantileDistribution:
         ndarray of shape (n, size)
         """
         rng = np.random.default_rng(random_state)
-        # in (0, 1): uniform numbers may be 0, and are never 1
-        return self._quantile(1 - rng.random((len(self), size)) * (1 - 2**-53))
+        # in (0, 1): uniform numbers are multiples of 2⁻⁵³, 0 among them
+        return self._quantile(rng.random((len(self), size)) * (1 - 2**-53) + 2**-54)
 
     def crps(self, y):
         """Compute the continuous ranked probability score ∫ (F(z) - 1{z ≥ y})² dz.
@@ -235,9 +235,12 @@ class QuantileDistribution:
 
 
 def _decay(distance, scale):
-    """Compute exp(-distance / scale) of distances beyond the last level; 0 / 0 is 0."""
+    """Compute exp(-distance / scale) of distances beyond the last level.
+
+    Where the scale is 0 all of the tail is at that level.
+    """
     ratio = np.maximum(distance, 0.0) / np.where(scale > 0, scale, 1.0)
-    return np.where((scale > 0) | (distance <= 0), np.exp(-ratio), 0.0)
+    return np.where(scale > 0, np.exp(-ratio), 0.0)
 
 
 def _square_of_line(width, start, end):

@@ -55,6 +55,8 @@ class Loss:
     margin: ClassVar[float | None] = None
     # Several outputs: the loss of the norm over them, not the sum.
     of_norm: ClassVar[bool] = False
+    # Whether predictions are exp(u).
+    log_link: ClassVar[bool] = False
 
     @property
     def lipschitz(self):
@@ -426,9 +428,6 @@ class SmoothLoss(Loss):
     `values`, `derivatives` and `conjugates` of arrays.
     """
 
-    # Predictions are exp(u).
-    log_link: ClassVar[bool] = False
-
     smooth: ClassVar = True
     lipschitz: ClassVar = INF
 
@@ -458,14 +457,20 @@ class SmoothLoss(Loss):
         return y
 
     def _constant_minimiser(self, y, weight):
-        return np.log(np.average(y, weights=weight))
+        mean = np.average(y, weights=weight)
+        if not mean > 0:
+            raise ValueError(
+                "y must not be 0 everywhere: it is for the points of positive weight, "
+                f"or of a fold, and {self} has no minimum there"
+            )
+        return np.log(mean)
 
 
 @dataclass(frozen=True)
 class Poisson(SmoothLoss):
     """exp(u) - y·u, less its least value: half the deviance of counts of mean exp(u).
 
-    y ≥ 0, and not all of them 0.
+    y ≥ 0; a fit needs some of them above 0.
     """
 
     log_link: ClassVar = True
@@ -485,10 +490,9 @@ class Poisson(SmoothLoss):
 
     def check_targets(self, y):
         y = super().check_targets(y)
-        if y.min() < 0 or y.max() == 0:
+        if y.min() < 0:
             raise ValueError(
-                "y must not be negative, nor 0 everywhere, for the Poisson loss, got "
-                f"numbers from {y.min():g} to {y.max():g}"
+                f"y must not be negative for the Poisson loss, got {y.min():g}"
             )
         return y
 

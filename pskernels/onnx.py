@@ -152,7 +152,7 @@ def _convert_regressor(scope, operator, container):
     if getattr(model, "_sorts", False) and _width(model) > 1:
         k = np.array([_width(model)])
         found = graph.add(OnnxTopK, found, k, axis=-1, largest=0, sorted=1)[0]
-    if getattr(model.loss_, "log_link", False):
+    if model.loss_.log_link:
         found = graph.add(OnnxExp, found)
     graph.finish(found, operator.outputs[0], scope, container)
 

@@ -191,6 +191,7 @@ def test_a_fit_that_is_stopped_goes_on(client, data, tmp_path, monkeypatch):
     assert model.dual_gap_ == whole.dual_gap_ and not path.exists()
 
 
+@pytest.mark.long
 def test_a_worker_that_is_lost(data):
     """One of two is killed in the midst of a fit: the result is the same."""
     X, y = data

@@ -127,3 +127,9 @@ def test_bad_arguments(law):
         law.crps(np.full(5, np.nan))
     with pytest.raises(ValueError, match=r"\(0, 1\)"):
         law.quantile(1.0)
+
+
+def test_a_tail_that_is_a_point():
+    law = QuantileDistribution((0.1, 0.5, 0.9), [[0.0, 0.0, 0.0], [0.0, 1.0, 1.0]])
+    np.testing.assert_array_equal(law.cdf([0.0, 1.0]), [1.0, 1.0])
+    np.testing.assert_array_equal(law.cdf([-1e-9, 1 - 1e-9]).round(6), [0.0, 0.5])

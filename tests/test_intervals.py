@@ -369,3 +369,78 @@ def test_bad_input(tmp_path):
         plain.fit(X, y, groups=np.arange(40))
     # too few held-out points for the coverage: honest ends
     assert np.isinf(model.predict_interval(X, 0.99)).all()
+
+
+def test_a_model_that_has_changed_has_no_calibration_of_before():
+    X, y = draw(200, seed=20)
+    model = SketchedKernelRegressor(
+        loss="squared", calibration="split", n_components=60, random_state=0
+    ).fit(X, y)
+    small = model.compress(20)
+    with pytest.raises(ValueError, match="need a calibration"):
+        small.predict_interval(X)
+    with pytest.raises(ValueError, match="calibration needs all points"):
+        model.partial_fit(X, y)
+    model.set_params(calibration=None).fit(X, y)
+    assert not hasattr(model, "calibration_")
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "precomputed"])
+def test_points_without_weight_are_as_if_they_were_not_there(kernel):
+    """20 points cannot tell of 96 %, and 40 more without weight do not help."""
+    X, y = draw(60, seed=21)
+    weight = np.repeat([1.0, 0.0], [20, 40])
+    if kernel == "precomputed":
+        X = np.exp(-((X[:, None] - X) ** 2).sum(axis=2))
+    model = SketchedKernelRegressor(kernel=kernel, calibration="cv+", random_state=0)
+    model.fit(X, y, weight)
+    assert np.isinf(model.predict_interval(X, 0.96)).all()
+    assert np.isfinite(model.predict_interval(X, 0.95)).all()
+
+
+def test_weights_that_differ_between_groups_cancel():
+    X, y = draw(400, seed=22)
+    groups = np.arange(400) % 2
+    weight = np.where(groups == 0, 1.0, 0.01)
+    model = SketchedKernelRegressor(calibration="split", alpha=1e-3, random_state=0)
+    model.fit(X, y, weight, groups=groups)
+    found = model.predict_interval(X, 0.9, groups=groups)
+    held = model.calibration_
+    for label in (0, 1):
+        scores = np.abs(held.y - held.predicted[:, 0])[held.groups == label]
+        rank = int(np.ceil((len(scores) + 1) * 0.9)) - 1
+        width = np.diff(found[groups == label])
+        np.testing.assert_allclose(width, 2 * np.sort(scores)[rank], rtol=1e-6)
+
+
+def test_distributions_of_groups():
+    rng = np.random.default_rng(0)
+    X, groups = rng.uniform(size=(800, 2)), np.arange(800) % 2
+    y = X[:, 0] + np.where(groups == 1, 1.0, 0.1) * rng.normal(size=800)
+    model = SketchedQuantileRegressor(calibration="split", random_state=0)
+    model.fit(X, y, groups=groups)
+    law = model.predict_distribution(X, groups=groups)
+    interval = model.predict_interval(X, 0.8, groups=groups)
+    same = np.isclose(law.interval(0.8), interval).mean()  # but where levels cross
+    assert same > 0.95
+    with pytest.raises(ValueError, match="both fit and predict_distribution"):
+        model.predict_distribution(X)
+
+
+def test_intervals_of_positive_targets_are_positive(rng):
+    X = rng.normal(size=(300, 2))
+    y = rng.poisson(1.0, size=300).astype(float)
+    model = SketchedKernelRegressor(
+        loss="poisson", calibration="split", random_state=0
+    ).fit(X, y)
+    assert model.predict_interval(X, 0.95).min() >= 0
+
+
+def test_frames_with_studentised_scores(rng):
+    pandas = pytest.importorskip("pandas")
+    X, y = draw(100, seed=23)
+    frame = pandas.DataFrame(X, columns=["a", "b", "c"])
+    model = SketchedKernelRegressor(
+        calibration="split", interval_scores="studentised", random_state=0
+    ).fit(frame, y)  # a warning would be an error
+    assert model.predict_interval(frame, 0.8).shape == (100, 2)

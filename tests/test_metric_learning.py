@@ -113,6 +113,7 @@ def test_the_gradient_of_squares_is_that_of_the_first_round(hidden):
     np.testing.assert_allclose(second.metric.L, expected, rtol=1e-3)
 
 
+@pytest.mark.long
 def test_what_only_the_spread_sees_is_kept(rng):
     X = rng.normal(size=(3000, 6))
     y = X[:, 0] + np.exp(X[:, 1]) * rng.normal(size=3000)

@@ -831,6 +831,7 @@ for name, (spare, job) in jobs.items():
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     "asan" in os.environ.get("LD_PRELOAD", ""),
     reason="AddressSanitizer takes the whole address space, and ends the process",

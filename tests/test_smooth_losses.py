@@ -1,5 +1,7 @@
 """Poisson, gamma and expectile losses: against scikit-learn and finite differences."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
@@ -180,5 +182,58 @@ def test_what_these_losses_refuse(rng, tmp_path):
     with pytest.raises(ValueError, match="partial_fit"):
         model.partial_fit(Z, y)
     np.save(tmp_path / "Z.npy", rng.normal(size=(4000, 40)))
-    with pytest.raises(ValueError, match="in memory"):
+    with pytest.raises(ValueError, match="memory of one machine"):
         model.set_params(memory_limit=2**20).fit(tmp_path / "Z.npy", np.ones(4000))
+
+
+def test_starts_far_away_end_at_the_same_minimum(rng):
+    """An intercept that is far off is balanced, or nothing is certified."""
+    y = rng.poisson(20, size=400).astype(float)
+    Z = 1e-4 * rng.normal(size=(400, 3))
+    best = psk.solve(Z, y, loss="poisson", alpha=1.0)
+    for b in (-30.0, 0.0, 3.0, 30.0, 1000.0):
+        result = psk.solve(Z, y, loss="poisson", alpha=1.0, start=(np.zeros(3), b))
+        assert result.converged
+        assert result.objective == pytest.approx(best.objective, rel=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["poisson", "gamma", psk.Expectile(0.9)], ids=str)
+def test_certificates_from_random_starts(rng, loss):
+    Z, y = draw(rng, str(loss) if isinstance(loss, str) else "expectile")
+    best = psk.solve(Z, y, loss=loss, alpha=1e-2, tol=1e-12)
+    for max_iter in (0, 1, 2):
+        start = rng.normal(size=5), rng.normal()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", psk.ConvergenceWarning)
+            found = psk.solve(
+                Z, y, loss=loss, alpha=1e-2, start=start, max_iter=max_iter, tol=1e-13
+            )
+        true = (found.objective - best.objective) / found.objective
+        assert true <= found.dual_gap * (1 + 1e-9) + 1e-12
+
+
+def test_a_start_without_an_intercept(rng):
+    Z, y = draw(rng, "poisson")
+    options = dict(loss="poisson", alpha=1e-2, fit_intercept=False)
+    plain = psk.solve(Z, y, **options)
+    started = psk.solve(Z, y, start=(np.zeros(5), 2.0), **options)
+    np.testing.assert_allclose(started.coef, plain.coef, atol=1e-3)
+    with pytest.raises(ValueError, match="start must have"):
+        psk.solve(Z, y, start=(np.zeros(4), 2.0), **options)
+
+
+def test_warm_starts_of_another_loss(rng):
+    X = rng.normal(size=(200, 2))
+    y = rng.poisson(1000, size=200).astype(float)
+    model = SketchedKernelRegressor(loss="squared", warm_start=True, random_state=0)
+    model.fit(X, y).set_params(loss="poisson").fit(X, y)
+    assert model.converged_ and np.abs(model.predict(X) / 1000 - 1).max() < 0.5
+
+
+def test_few_counts_above_zero(rng):
+    X, y = rng.normal(size=(200, 2)), np.zeros(200)
+    y[:6] = 1
+    model = SketchedKernelRegressor(loss="poisson", n_components="auto", random_state=0)
+    assert model.fit(X, y).predict(X).mean() == pytest.approx(0.03, rel=0.2)
+    with pytest.raises(ValueError, match="0 everywhere"):
+        psk.solve(X, y, loss="poisson", alpha=1.0, sample_weight=1 - y)

@@ -234,3 +234,23 @@ def test_sources_have_no_calibrated_probabilities(tmp_path):
     model = SketchedKernelClassifier(probability=True, memory_limit=2**20)
     with pytest.raises(ValueError, match="in memory"):
         model.fit(tmp_path / "X.npy", y)
+
+
+def test_a_class_of_one_point_has_no_calibration(rng):
+    X, y = rng.normal(size=(50, 2)), np.repeat([0, 1, 2], [25, 24, 1])
+    with pytest.raises(ValueError, match="two points of each class"):
+        SketchedKernelClassifier(probability=True).fit(X, y)
+
+
+def test_another_intercept_after_a_warm_start(digits):
+    X, _, y, _ = digits
+    model = SketchedKernelClassifier(
+        loss="logistic", warm_start=True, n_components=50, random_state=0
+    ).fit(X, y)
+    model.set_params(fit_intercept=False).fit(X, y)
+    fresh = SketchedKernelClassifier(
+        loss="logistic", fit_intercept=False, n_components=50, random_state=0
+    ).fit(X, y)
+    np.testing.assert_allclose(
+        model.predict_proba(X), fresh.predict_proba(X), atol=1e-3
+    )

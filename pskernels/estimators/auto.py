@@ -18,7 +18,11 @@ import scipy.sparse as sp
 from pskernels._robust import scale_of
 from pskernels._threads import single_threaded_blas
 from pskernels._validation import check_memory_limit, check_positive
-from pskernels.estimators.calibration import SplitsForIntervals
+from pskernels.estimators.calibration import (
+    SplitsForIntervals,
+    check_groups,
+    keep_weighted,
+)
 from pskernels.estimators.classifier import SketchedKernelClassifier
 from pskernels.estimators.quantile import SketchedQuantileRegressor
 from pskernels.estimators.regressor import SketchedKernelRegressor
@@ -116,16 +120,22 @@ class Auto(SplitsForIntervals):
             began = time.perf_counter()
             seconds = parse_budget(self.budget)
             X, y, weight = self._check_data(X, y, sample_weight)
-            if weight is not None and not weight.all():
-                used = np.flatnonzero(weight)
-                groups = None if groups is None else np.asarray(groups)[used]
-                X, y, weight = X[used], y[used], weight[used]
+            groups = self._check_labels_of(groups, len(y))
+            X, y, weight, groups = keep_weighted(X, y, weight, groups)
 
             def choose_and_fit(X, y, weight, groups):
                 self._choose_and_fit(X, y, weight, began, seconds)
 
             self._fit_in_parts(X, y, weight, groups, choose_and_fit)
         return self
+
+    def _check_labels_of(self, groups, n):
+        """Check groups, which are for a calibration."""
+        if groups is None:
+            return None
+        if self.calibration is None:
+            raise ValueError("groups are for intervals: choose a calibration")
+        return check_groups(groups, n)
 
     def _choose_and_fit(self, X, y, weight, began, seconds):
         report = [f"{X.shape[0]} points, {X.shape[1]} features, budget {seconds:g} s"]

@@ -394,9 +394,10 @@ class SketchedEstimator(BaseEstimator):
         limit = check_memory_limit(self.memory_limit)
         return min(n, MAX_ROWS, max(FIRST_ROWS, limit // (GROWTH_ARRAYS * 8 * n)))
 
-    def _in_blocks(self, method, X, out=None):
+    def _in_blocks(self, method, X, out=None, *aligned):
         """Apply a method to points: those of a source, or for `out`, block by block.
 
+        The method also takes rows of further arrays, or None where these are None.
         Should a later block have an error, `out` is filled up to there.
         """
         check_is_fitted(self)
@@ -405,14 +406,17 @@ class SketchedEstimator(BaseEstimator):
             X = open_points(X)[:]  # of which columns are read
         whole = out is None or not isinstance(X, np.ndarray) or self._is_precomputed()
         if whole and not is_source(X):
-            found = method(X)
+            found = method(X, *aligned)
             if out is None:
                 return found
             check_out(out, found.shape, found.dtype)[...] = found
             return out
         inputs = {"X": X} if isinstance(X, np.ndarray) else {}
         X = open_points(X, columns=names)
-        probe = method(Source(X[:1], "X"))
+        for array in aligned:
+            if array is not None and len(array) != len(X):
+                raise ValueError(f"X has {len(X)} rows, but there are {len(array)}")
+        probe = method(Source(X[:1], "X"), *_take_part(aligned, slice(0, 1)))
         out = check_out(out, (len(X), *probe.shape[1:]), probe.dtype, **inputs)
         # what is read, and what is found
         row_bytes = X.shape[1] * X.dtype.itemsize + probe.nbytes
@@ -421,7 +425,8 @@ class SketchedEstimator(BaseEstimator):
         for start in range(0, len(X), step):
             end = min(len(X), start + step)
             try:
-                out[start:end] = method(Source(X[start:end], "X"))
+                some = _take_part(aligned, slice(start, end))
+                out[start:end] = method(Source(X[start:end], "X"), *some)
             except ValueError as error:
                 if " row " not in str(error):
                     raise
@@ -510,6 +515,10 @@ def _warn_if_too_many(s, n):
             UserWarning,
             stacklevel=levels_to_the_caller(),
         )
+
+
+def _take_part(arrays, rows):
+    return [None if array is None else array[rows] for array in arrays]
 
 
 def _mean_loss(loss, decisions, targets, weight):
@@ -837,7 +846,7 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
 
     def _keep(self, feature_map, result):
         """Set what was learnt."""
-        for name in ("compression_", "_batches"):
+        for name in ("compression_", "calibration_", "_batches"):
             vars(self).pop(name, None)
         if getattr(self, "feature_map_", None) is not feature_map:
             self._made_with = self._map_parameters()
@@ -873,12 +882,14 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
         The other estimator.  Its `compression_` has a bound on what predictions change
         by, and what they changed by at these points (`pskernels.Compression`);
         objective_, dual_gap_, converged_ and history_ are those of the fit before.
+        A calibration of intervals is that of the model before, and is left out.
         """
         check_is_fitted(self)
         if X is not None:
             X = self._check_points(X, reset=False)
         model, feature_map = copy(self), copy(self.feature_map_)
-        vars(model).pop("_batches", None)
+        for name in ("_batches", "calibration_"):
+            vars(model).pop(name, None)
         feature_map.memory_limit = self.memory_limit
         model.feature_map_, model.coef_, model.compression_ = compress(
             feature_map, self.coef_, self.dual_coef_, self.alpha_, k, X

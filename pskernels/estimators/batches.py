@@ -130,6 +130,9 @@ class LearnsFromBatches:
                 raise ValueError("weights of a batch must add up to more than 0")
             X, y, weight = X[used], y[used], weight[used]
             check_positive(self.tol, "tol")
+            for name in ("calibration", "probability"):
+                if getattr(self, name, None):
+                    raise ValueError(f"{name} needs all points at once: use fit")
             if not is_fitted:
                 self._learn_batch(y, **options)
             labels = y

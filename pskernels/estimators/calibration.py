@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.metaestimators import _safe_split
+from sklearn.utils.validation import check_is_fitted
 
 from pskernels._threads import single_threaded_blas
 from pskernels._validation import (
     check_memory_limit,
     check_open_probability,
     check_option,
-    check_out,
 )
 from pskernels.conformal import bound_by_folds, bound_by_points
 from pskernels.estimators.saving import register
@@ -140,9 +140,17 @@ class Calibration:
         return found.reshape(len(found), self.n_machines, -1)
 
     def take(self, chosen):
-        """Take some of the points: (scores' columns, folds, y, weight)."""
-        weight = None if self.weight is None else self.weight[chosen]
-        return self.predicted[chosen], self.folds[chosen], self.y[chosen], weight
+        """Take some of the points, those of positive weight.
+
+        Returns their predictions, folds, y and weights, and the mean of these.
+        """
+        if self.weight is None:
+            parts = self.predicted[chosen], self.folds[chosen], self.y[chosen]
+            return *parts, None, None
+        chosen = chosen[self.weight[chosen] > 0]
+        weight = self.weight[chosen]
+        parts = self.predicted[chosen], self.folds[chosen], self.y[chosen]
+        return *parts, weight, weight.mean() if len(weight) else None
 
 
 class SplitsForIntervals:
@@ -152,13 +160,15 @@ class SplitsForIntervals:
 
     def _fit_in_parts(self, X, y, weight, groups, fit):
         """Fit by a function of them, to all points, or to those not held out."""
-        vars(self).pop("calibration_", None)
         if self.calibration is None:
             fit(X, y, weight, groups)
             return
         check_option(self.calibration, "calibration", ("split",))
+        if self._is_precomputed():
+            raise ValueError("a search cannot calibrate with a precomputed kernel")
         self._check_calibrated("split", y)
-        self._fit_and_calibrate(X, y, weight, _check_groups(groups, len(y)), fit)
+        groups = check_groups(groups, len(y))
+        self._fit_and_calibrate(*keep_weighted(X, y, weight, groups), fit)
 
 
 class CalibratesIntervals:
@@ -196,7 +206,6 @@ class CalibratesIntervals:
         if self.calibration is None:
             if groups is not None:
                 raise ValueError("groups are for intervals: choose a calibration")
-            vars(self).pop("calibration_", None)
             return super().fit(X, y, sample_weight, checkpoint=checkpoint)
         method = check_option(self.calibration, "calibration", METHODS)
         if is_source(X):
@@ -206,12 +215,10 @@ class CalibratesIntervals:
             )
         with all_or_nothing(self), single_threaded_blas():
             X, y, weight = self._check_data(X, y, sample_weight)
+            groups = check_groups(groups, len(y))
+            if not self._is_precomputed():
+                X, y, weight, groups = keep_weighted(X, y, weight, groups)
             self._check_calibrated(method, y)
-            groups = _check_groups(groups, len(y))
-            if weight is not None and not weight.all() and not self._is_precomputed():
-                used = np.flatnonzero(weight)
-                groups = None if groups is None else groups[used]
-                X, y, weight = X[used], y[used], weight[used]
             self._warn_if_unscaled(X)
             if method == "split":
                 self._fit_and_calibrate(X, y, weight, groups, self._fit_part)
@@ -360,61 +367,65 @@ class CalibratesIntervals:
         If the points of the fit and the new one are exchangeable, such as independent
         draws of one distribution, the probability of a target outside its interval is
         at most 1 - coverage with calibration="split" (whatever the machine is worth),
-        2·(1 - coverage) with "jackknife+", and 2·(1 - coverage) + √(2/n) with "cv+",
-        where it is mostly close to 1 - coverage: over draws of all points, not for
-        every X by itself.  For "cv+" and "jackknife+" the sketch and its landmarks,
-        which do not depend on targets, are those of all points, and so is what was
-        chosen by them: p, gamma="cv", and n_components="auto".
+        2·(1 - coverage) with "jackknife+", and 2·(1 - coverage) + √(2/n) with "cv+"
+        (twice the root for levels, whose ends are bounded one by one), where it is
+        mostly close to 1 - coverage: over draws of all points, not for every X by
+        itself.  With groups, all this holds for each of them, with its own n.  Weights
+        have a guarantee with "split" only, if they are ratios of densities.
+
+        For "cv+" and "jackknife+" the sketch and its landmarks, which do not depend on
+        targets, are those of all points, and so is what was chosen by targets: alpha,
+        p, gamma="cv", and n_components="auto".  (Kernels and metrics that are learnt
+        are learnt anew for each fold.)
 
         Without a calibration nothing is promised: levels of the fit are interpolated.
         """
+        check_is_fitted(self)
         calibration = self._get_calibration()
         coverage = check_open_probability(coverage, "coverage")
         if calibration is None:
             if groups is not None or sample_weight is not None:
                 raise ValueError("groups and weights are for calibrated intervals")
             return self._in_blocks(lambda X: self._guess_interval(X, coverage), X, out)
-        if calibration.method == "jackknife+":
-            columns = self._in_blocks(self._transform, X)
-        else:
-            columns = self._in_blocks(self._predict_columns, X)
-        n = len(columns)
+        if (groups is None) != (calibration.groups is None):
+            raise ValueError(
+                "groups must be given to both fit and predict_interval, or to neither"
+            )
+        groups = None if groups is None else np.asarray(groups)
         if sample_weight is not None:
             sample_weight = np.asarray(sample_weight, np.float64)
-            check_weights(sample_weight, n)
-        elif calibration.weight is not None:
-            sample_weight = np.full(n, calibration.weight.mean())
-        found = np.empty((n, 2), columns.dtype)
-        for chosen, rows in self._match_groups(groups, n):
-            weight = None if sample_weight is None else sample_weight[rows]
-            found[rows] = self._bound(columns[rows], coverage, chosen, weight)
-        if out is None:
+
+        def interval(X, groups, weight):
+            columns = self._predict_columns(X)
+            found = np.empty((len(columns), 2), columns.dtype)
+            if weight is not None:
+                check_weights(weight, len(columns))
+            for chosen, rows in self._match_groups(groups, len(columns)):
+                some = None if weight is None else weight[rows]
+                found[rows] = self._bound(columns[rows], coverage, chosen, some)
             return found
-        check_out(out, found.shape, found.dtype)[...] = found
-        return out
+
+        return self._in_blocks(interval, X, out, groups, sample_weight)
 
     def _get_calibration(self):
         """Find the calibration of the fit, or None."""
         return getattr(self, "calibration_", None)
 
-    def _transform(self, X):
-        return self.feature_map_.transform(self._check_new(X))
-
     def _predict_columns(self, X):
+        """Predict what ends are made of: columns of all machines, or features."""
+        X = self._check_new(X)
         with single_threaded_blas():
-            return self.calibration_.predict(self._check_new(X), self.feature_map_)
+            if self.calibration_.method == "jackknife+":
+                return self.feature_map_.transform(X)
+            return self.calibration_.predict(X, self.feature_map_)
 
     def _match_groups(self, groups, n):
         """Yield (held-out points, new points) of each group; all, without groups."""
         known = self.calibration_.groups
-        if (groups is None) != (known is None):
-            raise ValueError(
-                "groups must be given to both fit and predict_interval, or to neither"
-            )
         if groups is None:
             yield np.arange(len(self.calibration_.y)), np.arange(n)
             return
-        groups = _check_groups(groups, n)
+        groups = check_groups(groups, n)
         for label in np.unique(groups):
             chosen = np.flatnonzero(known == label)
             if len(chosen) == 0:
@@ -425,7 +436,9 @@ class CalibratesIntervals:
 
     def _bound(self, columns, coverage, chosen, new_weight):
         """Find intervals of new points (m, 2), by some of the held-out points."""
-        predicted, folds, y, weight = self.calibration_.take(chosen)
+        predicted, folds, y, weight, mean = self.calibration_.take(chosen)
+        if new_weight is None and mean is not None:
+            new_weight = np.full(len(columns), mean)
         if self.calibration_.method == "jackknife+":
             return self._bound_by_points(
                 columns, coverage, predicted[:, 0], folds, y, weight, new_weight
@@ -448,7 +461,11 @@ class CalibratesIntervals:
                 units.reshape(-1, K),
             )
             found.append(sign * bound)
-        return _order(np.stack(found, axis=1))
+        return self._finish_ends(_order(np.stack(found, axis=1)))
+
+    def _finish_ends(self, ends):
+        """Cut off what cannot be."""
+        return ends
 
     def _bound_by_points(self, Z, coverage, predicted, folds, y, weight, new_weight):
         """Do `_bound` by machines without a point each, in blocks of new points."""
@@ -489,12 +506,22 @@ def _order(ends):
     return ends
 
 
+def keep_weighted(X, y, weight, groups=None):
+    """Leave out points without weight."""
+    if weight is None or weight.all():
+        return X, y, weight, groups
+    used = np.flatnonzero(weight)
+    groups = None if groups is None else groups[used]
+    return X[used], y[used], weight[used], groups
+
+
 def _is_float64(array):
     numbers = isinstance(array, np.ndarray) and array.dtype == np.float64
     return numbers and bool(np.isfinite(array).all())
 
 
-def _check_groups(groups, n):
+def check_groups(groups, n):
+    """Make labels of n points an array, or None."""
     if groups is None:
         return None
     groups = np.asarray(groups)

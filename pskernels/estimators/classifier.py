@@ -11,6 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from pskernels._validation import check_option
 from pskernels.estimators.base import SketchedMachine
+from pskernels.estimators.calibration import keep_weighted
 from pskernels.losses import Logistic, get_loss
 from pskernels.softmax import solve_softmax
 
@@ -71,6 +72,9 @@ random_state, verbose
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
+    proba_coef_, proba_intercept_ : ndarrays of shape (k, n_classes) and (n_classes,)
+        With probability=True: probabilities are the softmax of decisions @ proba_coef_
+        + proba_intercept_.
     coef_, intercept_, dual_coef_, landmarks_, sketch_, kernel_, feature_map_, \
 loss_, growth_, metric_, feature_importances_, rounds_, alpha_, n_iter_, dual_gap_, \
 objective_, converged_, history_, n_features_in_, feature_names_in_
@@ -388,9 +392,14 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
 
     def _calibrate(self, X, y, weight):
         """Learn probabilities of held-out decisions."""
-        if weight is not None and not weight.all() and not self._is_precomputed():
-            used = np.flatnonzero(weight)
-            X, y, weight = X[used], y[used], weight[used]
+        if not self._is_precomputed():
+            X, y, weight, _ = keep_weighted(X, y, weight)
+        labels, counts = np.unique(y, return_counts=True)
+        if counts.min() < 2:
+            raise ValueError(
+                "probability=True needs two points of each class, got one of "
+                f"{labels[counts.argmin()]!r}"
+            )
         balanced, codes = self._balance(y, weight), np.searchsorted(self.classes_, y)
         Z, targets = self.feature_map_.transform(X), self._encode_chunk(y)
         order = np.random.default_rng(self._seed()).permutation(len(y))

@@ -6,7 +6,7 @@ from copy import copy
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from pskernels._robust import scale_of
 from pskernels._validation import check_quantiles
@@ -165,46 +165,55 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
             return predicted[:, None]
         return rearrange(predicted) if self._sorts else predicted
 
-    def predict_distribution(self, X):
+    def predict_distribution(self, X, *, groups=None):
         """Predict the distribution of each target, by the levels of the fit.
 
         Parameters
         ----------
         X : array, sparse array, data frame, path or source of shape (n, d)
+        groups : array of shape (n,), optional
+            Labels, if the fit had them.
 
         Returns
         -------
         QuantileDistribution
             With `quantile`, `cdf`, `mean`, `interval`, `sample` and `crps`; its Notes
             say what tails are assumed.  With a calibration every level is moved so that
-            its share of held-out targets lies below it.
+            its share of held-out targets lies below it, or left as it is where they are
+            too few to tell.
         """
-        if self._get_calibration() is None:
-            return QuantileDistribution(
-                self.quantiles_, self._in_blocks(self._predict_levels, X)
+        check_is_fitted(self)
+        calibration = self._get_calibration()
+        if calibration is None:
+            if groups is not None:
+                raise ValueError("groups are for calibrated distributions")
+            levels = self._in_blocks(self._predict_levels, X)
+            return QuantileDistribution(self.quantiles_, levels)
+        if (groups is None) != (calibration.groups is None):
+            raise ValueError(
+                "groups must be given to both fit and predict_distribution, or to "
+                "neither"
             )
-        return QuantileDistribution(
-            self.quantiles_, self._in_blocks(self._calibrate_levels, X)
-        )
+        groups = None if groups is None else np.asarray(groups)
+        levels = self._in_blocks(self._calibrate_levels, X, None, groups)
+        return QuantileDistribution(self.quantiles_, levels)
 
-    def _calibrate_levels(self, X):
+    def _calibrate_levels(self, X, groups):
         """Move levels by the scores of held-out points; (n, levels)."""
-        columns, held = self._predict_columns(X), self.calibration_
-        predicted, columns = np.sort(held.predicted, axis=1), np.sort(columns, axis=2)
-        found = np.empty((len(columns), len(self.quantiles_)))
-        for j, level in enumerate(self.quantiles_):
-            # outwards, as intervals are
-            sign, share = (1.0, level) if level > 0.5 else (-1.0, 1 - level)
-            bound = bound_by_folds(
-                sign * columns[:, :, j],
-                sign * (held.y - predicted[:, j]),
-                held.folds,
-                share,
-                held.weight,
-                None if held.weight is None else held.weight.mean(),
-            )
-            middle = np.median(columns[:, :, j], axis=1)  # if too few were held out
-            found[:, j] = np.where(np.isfinite(bound), sign * bound, middle)
+        columns = np.sort(self._predict_columns(X), axis=2)
+        found = np.median(columns, axis=1).astype(np.float64)
+        for chosen, rows in self._match_groups(groups, len(columns)):
+            predicted, folds, y, weight, mean = self.calibration_.take(chosen)
+            predicted = np.sort(predicted, axis=1)
+            for j, level in enumerate(self.quantiles_):
+                # outwards, as intervals are
+                sign, share = (1.0, level) if level > 0.5 else (-1.0, 1 - level)
+                ends, scores = columns[rows, :, j], y - predicted[:, j]
+                bound = bound_by_folds(
+                    sign * ends, sign * scores, folds, share, weight, mean
+                )
+                told = np.isfinite(bound)
+                found[rows[told], j] = sign * bound[told]
         return found
 
     _symmetric = False

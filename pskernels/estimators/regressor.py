@@ -244,12 +244,11 @@ random_state, verbose
 
     def _to_means(self, decisions):
         """Undo the link of the loss."""
-        has_link = getattr(self.loss_, "log_link", False)
-        return np.exp(decisions) if has_link else decisions
+        return np.exp(decisions) if self.loss_.log_link else decisions
 
     def _find_gradient(self, X):
         gradients = super()._find_gradient(X)
-        if getattr(self.loss_, "log_link", False):  # exp(f) has the slope exp(f)·f'
+        if self.loss_.log_link:  # exp(f) has the slope exp(f)·f'
             gradients = gradients * np.exp(self._decide(X))[:, None]
         return gradients[:, None] if self._y_shape == (1,) else gradients
 
@@ -257,6 +256,8 @@ random_state, verbose
 
     def _check_calibrated(self, method, y):
         super()._check_calibrated(method, y)
+        if method == "jackknife+" and self.output_matrix is not None:
+            raise ValueError("calibration='jackknife+' takes no output_matrix")
         kinds = ("absolute", "studentised")
         kind = check_option(self.interval_scores, "interval_scores", kinds)
         if kind == "studentised" and method == "jackknife+":
@@ -279,6 +280,10 @@ random_state, verbose
             units = np.exp(columns[:, 1].astype(np.float64))
         return ends, units, coverage
 
+    def _finish_ends(self, ends):
+        """Cut off what cannot be: means of a logarithmic link are positive."""
+        return np.maximum(ends, 0.0) if self.loss_.log_link else ends
+
     def _get_columns(self, X, y, weight):
         coef, intercept = self.dual_coef_.reshape(-1, 1), np.atleast_1d(self.intercept_)
         if self.interval_scores == "absolute":
@@ -288,7 +293,8 @@ random_state, verbose
                 "interval_scores='studentised' needs fewer n_components than points"
             )
         Z, y = self.feature_map_.transform(X), self._encode(y)
-        errors = y - self._to_means(self._decide(X))
+        decisions = self.feature_map_.predict_folded(X, *coef.T, *intercept)
+        errors = y - self._to_means(decisions)
         spread, log_unit = self._fit_spread(Z, errors, weight)
         spread = self.feature_map_.fold(spread)
         return ColumnModel(np.hstack([coef, spread]), np.append(intercept, log_unit))

@@ -369,8 +369,8 @@ class FitsSources:
         )
         if isinstance(self.loss_, SmoothLoss):
             raise ValueError(
-                f"{self.loss_} needs all points in memory, for which memory_limit="
-                f"{self._limit()} has no room: raise it"
+                f"{self.loss_} needs all points in the memory of one machine; raise "
+                f"memory_limit={self._limit()} if they have room there"
             )
         several = len(self._targets_of(some.y[:1])) > 1
         if output_matrix is not None or (self.loss_.of_norm and several):

@@ -35,8 +35,9 @@ from pskernels.solvers.hessian import centred_gram
 MAX_ITER, CG_ITER, CG_TOL = 100, 200, 0.1
 # Halvings of a step, and the share of the promised descent that is enough.
 HALVINGS, DESCENT = 40, 1e-4
-# Newton steps of the intercept, the longest, and the imbalance that is rounding.
-BALANCE_ITER, BALANCE_STEP, BALANCED = 50, 5.0, 1e-14
+# Newton steps of the intercept, the longest, the imbalance that is rounding, and the
+# one that proves nothing.
+BALANCE_ITER, BALANCE_STEP, BALANCED, UNBALANCED = 100, 5.0, 1e-14, 1e-8
 # Least mean curvature of an output, as a share of the largest one.
 LEAST_CURVATURE = 1e-6
 
@@ -111,13 +112,21 @@ class SmoothProblem:
 
     def model_of(self, start):
         """Make a model of (coef, intercept), or one without features."""
+        b = self.family.start(self.weight)
+        if not self.fit_intercept:
+            b = np.zeros_like(b)
         if start is None:
-            b = self.family.start(self.weight)
-            b = b if self.fit_intercept else np.zeros_like(b)
             return SmoothModel(np.zeros((len(b), self.features.r)), b)
-        coef = np.asarray(start[0], np.float64).reshape(self.features.r, -1)
-        b = np.atleast_1d(np.asarray(start[1], np.float64))
-        return SmoothModel(np.ascontiguousarray(coef.T), b + self.shift(coef))
+        coef, intercept = (np.asarray(part, np.float64) for part in start)
+        if coef.size != len(b) * self.features.r or intercept.size != len(b):
+            raise ValueError(
+                f"start must have coefficients of shape ({self.features.r}, {len(b)}) "
+                f"and as many intercepts, got {coef.shape} and {intercept.shape}"
+            )
+        coef = coef.reshape(self.features.r, -1)
+        if self.fit_intercept:
+            b = intercept.reshape(-1) + self.shift(coef)
+        return SmoothModel(np.ascontiguousarray(coef.T), b)
 
     def shift(self, coef):
         """Compute what means add to intercepts."""
@@ -160,12 +169,19 @@ class SmoothProblem:
             H = at.matrix(self.weight)
             step = -np.linalg.lstsq(H, total, rcond=1e-12)[0]
             step *= min(1.0, BALANCE_STEP / max(np.abs(step).max(), 1e-300))
-            moved = f + step[:, None]
-            changed = self.family.differentiate(moved)
-            if np.abs(changed.slope @ self.weight).max() >= np.abs(total).max():
-                break  # rounding, or a class without points
-            f, b, at = moved, b + step, changed
+            for _ in range(HALVINGS):
+                changed = self.family.differentiate(f + step[:, None])
+                if np.abs(changed.slope @ self.weight).max() < np.abs(total).max():
+                    break
+                step = step / 2
+            else:
+                break  # rounding
+            f, b, at = f + step[:, None], b + step, changed
         return f, b, at
+
+    def is_balanced(self, total, flow):
+        """Tell whether flows add up to 0, but for what a bound can take in."""
+        return np.abs(total).max() <= UNBALANCED * np.abs(flow).sum()
 
     def curve(self, at, V, v):
         """Multiply the Hessian without penalty by a direction (V, v)."""
@@ -236,16 +252,22 @@ def minimise(problem, alpha, model, tol, max_iter):
     model : SmoothModel
     """
     began, history, first = time.perf_counter(), [], None
+    constant = problem.model_of(None)
+    null = problem.loss(problem.decide(*constant))
     W, b = model
+    if not problem.loss(problem.decide(W, b)) + alpha / 2 * squared_norm(W) < null:
+        W, b = constant  # of another loss, for example
     f, b, at = problem.balance(problem.decide(W, b), b)
-    null = problem.loss(problem.decide(*problem.model_of(None)))
     for n_iter in range(max_iter + 1):
         objective = problem.loss(f) + float(alpha / 2 * squared_norm(W))
         flow = at.slope * problem.weight
         total = problem.total(flow)
         gradient = problem.pull(flow, total) + alpha * W
-        gap = squared_norm(gradient) / (2 * alpha) + abs(b @ total)
+        # a share of the intercept's size, or of 1, is what it may be off by
+        gap = squared_norm(gradient) / (2 * alpha) + np.abs(total) @ (1 + np.abs(b))
         gap = float(relative_gap(gap, gap_scale(objective, null)))
+        if not problem.is_balanced(total, flow):
+            gap = np.inf
         seconds = time.perf_counter() - began
         history.append(Iteration(n_iter, objective, gap, seconds, f.shape[1], 0.0))
         if gap <= tol or n_iter == max_iter:
