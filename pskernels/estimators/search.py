@@ -26,6 +26,7 @@ from pskernels.estimators.state import all_or_nothing, make_machine, take_learnt
 from pskernels.feature_map import DEFAULT_ROWS
 from pskernels.features import EXACT_ENOUGH, FactoredFeatures
 from pskernels.kernels import GammaKernel, get_kernel
+from pskernels.losses import Squared
 from pskernels.point_metric import Metric, check_metric, get_metric
 from pskernels.solvers.loo import leave_one_out
 
@@ -384,6 +385,7 @@ class LeaveOneOut(Fold):
         return self._take(self._test)
 
     def _models(self, machine, Z, y, weight, alphas, Z_test):
+        machine.loss_ = Squared()  # which predictions follow
         predictions = leave_one_out(
             Z,
             y,
