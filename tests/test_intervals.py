@@ -444,3 +444,13 @@ def test_frames_with_studentised_scores(rng):
         calibration="split", interval_scores="studentised", random_state=0
     ).fit(frame, y)  # a warning would be an error
     assert model.predict_interval(frame, 0.8).shape == (100, 2)
+
+
+def test_searches_forget_the_calibration_of_a_fit_before():
+    X, y = draw(200, seed=24)
+    search = SketchedQuantileRegressorCV(
+        calibration="split", alphas=[1e-2], gammas=[1.0], cv=2, random_state=0
+    ).fit(X, y)
+    assert hasattr(search, "calibration_")
+    search.set_params(calibration=None).fit(X, y)
+    assert not hasattr(search, "calibration_")

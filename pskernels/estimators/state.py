@@ -22,7 +22,21 @@ def make_machine(estimator, machine_type):
     return machine_type(**{name: given[name] for name in shared})
 
 
+# What some fits learn, and others do not.
+NOT_ALWAYS = (
+    "calibration_",
+    "compression_",
+    "feature_importances_",
+    "growth_",
+    "proba_coef_",
+    "proba_intercept_",
+    "rounds_",
+)
+
+
 def take_learnt(estimator, machine):
-    """Give an estimator what a machine has learnt."""
+    """Give an estimator what a machine has learnt, and nothing of fits before."""
+    for name in NOT_ALWAYS:
+        vars(estimator).pop(name, None)
     learnt = vars(machine).keys() - machine.get_params(deep=False).keys()
     vars(estimator).update({name: vars(machine)[name] for name in learnt})
