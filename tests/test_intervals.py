@@ -449,7 +449,12 @@ def test_frames_with_studentised_scores(rng):
 def test_searches_forget_the_calibration_of_a_fit_before():
     X, y = draw(200, seed=24)
     search = SketchedQuantileRegressorCV(
-        calibration="split", alphas=[1e-2], gammas=[1.0], cv=2, random_state=0
+        calibration="split",
+        alphas=[1e-2],
+        gammas=[1.0],
+        cv=2,
+        n_components=40,
+        random_state=0,
     ).fit(X, y)
     assert hasattr(search, "calibration_")
     search.set_params(calibration=None).fit(X, y)
