@@ -54,7 +54,7 @@ random_state, verbose
     calibration : {"split", "cv+"}, optional
         Move the ends of `predict_interval` so that they keep their coverage [1]_: by a
         quarter of the points (at most 2,500), which the machine does not see, or by
-        five folds, for up to five times the time and no loss of points.  The two ends
+        five folds, for some six times the time and no loss of points.  The two ends
         are moved by themselves: each side misses half of what is left.
     fit_intercept, solver, tol, max_iter, feature_storage, warm_start
         As for `SketchedKernelRegressor`.
