@@ -25,7 +25,7 @@ class SkproQuantileRegressor(BaseProbaRegressor):
     assumed beyond the levels of the fit, and intervals those of `predict_interval`.
     """
 
-    _tags = {  # noqa: RUF012 - as skpro has it
+    _tags = {
         "capability:multioutput": False,
         "capability:missing": False,
         "X_inner_mtype": "pd_DataFrame_Table",

@@ -96,8 +96,8 @@ class _Softmax:
     """-log softmax(f)[y], as a family of `pskernels.solvers.newton_cg`."""
 
     def __init__(self, codes, n_classes):
-        self.codes, self.n_classes, self.n = codes, n_classes, len(codes)
-        self._rows = np.arange(self.n)
+        self.codes, self.n_classes = codes, n_classes
+        self._rows = np.arange(len(codes))
 
     def start(self, weight):
         """Take the logarithms of the shares of classes."""

@@ -21,12 +21,16 @@ from pskernels._validation import check_memory_limit, check_positive
 from pskernels.estimators.calibration import (
     SplitsForIntervals,
     check_groups,
-    keep_weighted,
 )
 from pskernels.estimators.classifier import SketchedKernelClassifier
 from pskernels.estimators.quantile import SketchedQuantileRegressor
 from pskernels.estimators.regressor import SketchedKernelRegressor
-from pskernels.estimators.state import all_or_nothing, make_machine, take_learnt
+from pskernels.estimators.state import (
+    all_or_nothing,
+    keep_weighted,
+    make_machine,
+    take_learnt,
+)
 from pskernels.exact import solve_all_points
 from pskernels.metric_learning import MetricLearner
 

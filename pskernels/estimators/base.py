@@ -8,7 +8,6 @@ from numbers import Integral, Real
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
-from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_is_fitted,
@@ -45,7 +44,7 @@ from pskernels.estimators.defaults import (
     default_rows,
     is_auto,
 )
-from pskernels.estimators.state import all_or_nothing
+from pskernels.estimators.state import all_or_nothing, keep_weighted
 from pskernels.estimators.streamed import FitsSources
 from pskernels.exact import solve_all_points
 from pskernels.feature_map import (
@@ -588,9 +587,8 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
 
     def _fit_checked(self, X, y, weight):
         """Fit to what `_check_data` returns."""
-        if weight is not None and not weight.all() and not self._is_precomputed():
-            used = np.flatnonzero(weight)
-            X, y, weight = _safe_split(self, X, y, used)[0], y[used], weight[used]
+        if not self._is_precomputed():
+            X, y, weight, _ = keep_weighted(X, y, weight)
         storage = check_option(self.feature_storage, "feature_storage", STORAGES)
         seed, start = self._seed(), self._warm_model()
         balanced = self._balance(y, weight)

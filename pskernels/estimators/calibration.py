@@ -23,7 +23,7 @@ from pskernels._validation import (
 )
 from pskernels.conformal import bound_by_folds, bound_by_points
 from pskernels.estimators.saving import register
-from pskernels.estimators.state import all_or_nothing
+from pskernels.estimators.state import all_or_nothing, keep_weighted
 from pskernels.feature_map import FeatureMap
 from pskernels.losses import check_weights
 from pskernels.solvers.loo import fit_without_points
@@ -387,11 +387,7 @@ class CalibratesIntervals:
             if groups is not None or sample_weight is not None:
                 raise ValueError("groups and weights are for calibrated intervals")
             return self._in_blocks(lambda X: self._guess_interval(X, coverage), X, out)
-        if (groups is None) != (calibration.groups is None):
-            raise ValueError(
-                "groups must be given to both fit and predict_interval, or to neither"
-            )
-        groups = None if groups is None else np.asarray(groups)
+        groups = self._check_new_groups(groups, "predict_interval")
         if sample_weight is not None:
             sample_weight = np.asarray(sample_weight, np.float64)
 
@@ -406,6 +402,14 @@ class CalibratesIntervals:
             return found
 
         return self._in_blocks(interval, X, out, groups, sample_weight)
+
+    def _check_new_groups(self, groups, method):
+        """Make labels of new points an array; the fit must have had some, too."""
+        if (groups is None) != (self.calibration_.groups is None):
+            raise ValueError(
+                f"groups must be given to both fit and {method}, or to neither"
+            )
+        return None if groups is None else np.asarray(groups)
 
     def _get_calibration(self):
         """Find the calibration of the fit, or None."""
@@ -504,15 +508,6 @@ def _order(ends):
     middle = ends[crossed].mean(axis=1, keepdims=True)
     ends[crossed] = middle
     return ends
-
-
-def keep_weighted(X, y, weight, groups=None):
-    """Leave out points without weight."""
-    if weight is None or weight.all():
-        return X, y, weight, groups
-    used = np.flatnonzero(weight)
-    groups = None if groups is None else groups[used]
-    return X[used], y[used], weight[used], groups
 
 
 def _is_float64(array):

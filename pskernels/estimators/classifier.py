@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from pskernels._validation import check_option
 from pskernels.estimators.base import SketchedMachine
-from pskernels.estimators.calibration import keep_weighted
+from pskernels.estimators.state import keep_weighted
 from pskernels.losses import Logistic, get_loss
 from pskernels.softmax import solve_softmax
 

@@ -183,18 +183,12 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
             too few to tell.
         """
         check_is_fitted(self)
-        calibration = self._get_calibration()
-        if calibration is None:
+        if self._get_calibration() is None:
             if groups is not None:
                 raise ValueError("groups are for calibrated distributions")
             levels = self._in_blocks(self._predict_levels, X)
             return QuantileDistribution(self.quantiles_, levels)
-        if (groups is None) != (calibration.groups is None):
-            raise ValueError(
-                "groups must be given to both fit and predict_distribution, or to "
-                "neither"
-            )
-        groups = None if groups is None else np.asarray(groups)
+        groups = self._check_new_groups(groups, "predict_distribution")
         levels = self._in_blocks(self._calibrate_levels, X, None, groups)
         return QuantileDistribution(self.quantiles_, levels)
 

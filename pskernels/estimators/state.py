@@ -1,6 +1,8 @@
-"""What an estimator has learnt, and that a failure does not change it."""
+"""What estimators share before and after a fit; a failure changes nothing."""
 
 from contextlib import contextmanager
+
+import numpy as np
 
 
 @contextmanager
@@ -13,6 +15,15 @@ def all_or_nothing(estimator):
         vars(estimator).clear()
         vars(estimator).update(before)
         raise
+
+
+def keep_weighted(X, y, weight, groups=None):
+    """Leave out points without weight."""
+    if weight is None or weight.all():
+        return X, y, weight, groups
+    used = np.flatnonzero(weight)
+    groups = None if groups is None else groups[used]
+    return X[used], y[used], weight[used], groups
 
 
 def make_machine(estimator, machine_type):

@@ -11,7 +11,7 @@ conjugate has to be known.
                   mean curvature of output c: one eigendecomposition serves all of them
     balance       b by Newton's method in as many dimensions as there are outputs
 
-A family has ``n``, the number of points; ``values(f)``, losses (n,) at f (k, n);
+A family has ``values(f)``, the losses (n,) of n points at f (k, n);
 ``differentiate(f)``, which makes ``slope`` (k, n), ``diagonal`` (k, n), ``bend(u)``,
 the product of all Hessians with directions u (k, n), and ``matrix(weight)``, the (k, k)
 sum of Hessians; and ``start(weight)``, the k intercepts of a model without features.
@@ -48,7 +48,7 @@ class OneOutput:
     """The family of a `SmoothLoss` and its targets."""
 
     def __init__(self, loss, y):
-        self.loss, self.y, self.n = loss, y, len(y)
+        self.loss, self.y = loss, y
 
     def start(self, weight):
         """Find the best constant."""
