@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 from sklearn.base import clone
 from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -146,6 +147,36 @@ def test_machines_of_folds_are_fits_to_the_other_folds():
     np.testing.assert_allclose(own, held.predicted, atol=1e-9)
 
 
+@pytest.mark.parametrize("storage", ["auto", "float32", "recomputed"])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_squares_of_folds_by_subtraction(weighted, fit_intercept, storage, rng):
+    """One Gram matrix, less that of each fold, against scikit-learn's `Ridge`."""
+    X, y = draw(300, seed=21)
+    weight = rng.uniform(0.5, 2, size=300) if weighted else None
+    model = SketchedKernelRegressor(
+        loss="squared",
+        calibration="cv+",
+        n_components=40,
+        alpha=1e-6,
+        fit_intercept=fit_intercept,
+        feature_storage=storage,
+        random_state=0,
+    ).fit(X, y, weight)
+    held, Z = model.calibration_, model.feature_map_.transform(X)
+    for k in range(FOLDS):
+        rest = held.folds != k
+        some = np.ones(rest.sum()) if weight is None else weight[rest]
+        ridge = Ridge(alpha=1e-6 * some.sum(), fit_intercept=fit_intercept)
+        ridge.fit(Z[rest], y[rest], some)
+        atol = 1e-3 if storage == "float32" else 1e-7
+        np.testing.assert_allclose(
+            held.predicted[~rest, 0], ridge.predict(Z[~rest]), atol=atol
+        )
+    own = held.predict(X, model.feature_map_)[np.arange(300), held.folds]
+    np.testing.assert_allclose(own, held.predicted, atol=1e-3)
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("fit_intercept", [False, True])
 def test_machines_without_a_point_are_fits_to_the_others(weighted, fit_intercept, rng):
@@ -179,9 +210,9 @@ def test_machines_without_a_point_are_fits_to_the_others(weighted, fit_intercept
         )
         ends[:, i] = result.predict(Z_new)
         scores[i] = np.abs(y[i] - result.predict(Z[i : i + 1])[0])
-    np.testing.assert_allclose(
-        model.calibration_.predict(X_new, model.feature_map_)[:, :, 0], ends, atol=1e-6
-    )
+    (machines,) = model.calibration_.models
+    columns = machines.predict(X_new, model.feature_map_)
+    np.testing.assert_allclose(machines.ends(columns, np.arange(60)), ends, atol=1e-6)
     if not weighted:
         rank = int(np.ceil(61 * 0.8)) - 1
         expected = np.stack(

@@ -583,10 +583,15 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
                 return self._fit_source(X, y, sample_weight, checkpoint)
             X, y, weight = self._check_data(X, y, sample_weight)
             self._warn_if_unscaled(X)
-            return self._fit_checked(X, y, weight)
+            self._fit_checked(X, y, weight)
+            return self
 
-    def _fit_checked(self, X, y, weight):
-        """Fit to what `_check_data` returns."""
+    def _fit_checked(self, X, y, weight, begin=None):
+        """Fit to what `_check_data` returns; return the features, or None.
+
+        `begin`, if given, is a function of features, targets, alpha and weights that
+        finds where to start, and features to go on with.
+        """
         if not self._is_precomputed():
             X, y, weight, _ = keep_weighted(X, y, weight)
         storage = check_option(self.feature_storage, "feature_storage", STORAGES)
@@ -599,7 +604,7 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
             if storage == "auto" and self._is_exact(kernel, X):
                 if self._fit_exactly(make_map(None), X, y, balanced):
                     _warn_if_too_many(self._n_rows(X.shape[0]), X.shape[0])
-                    return self
+                    return None
             options = {}
             if self._takes_factored_features() or storage != "auto":
                 alpha = self._get_alpha(self.alpha, y, balanced)
@@ -611,9 +616,12 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
             if np.shape(start[0])[1:] != self._decision_shape():
                 start = None  # of other outputs, levels or classes
         alpha = self._settle_alpha(Z, X, y, balanced)
+        if begin is not None:
+            Z = as_features(Z, resolve_n_threads(self.n_threads))
+            Z, start = begin(Z, y, self._get_alpha(alpha, y, balanced), balanced)
         (result,) = self._solve(Z, y, balanced, [alpha], start=start)
         self._keep(feature_map, result)
-        return self
+        return Z
 
     def _settle_alpha(self, Z, X, y, weight):
         """Find alpha of the last fit, if it takes more than n to tell it."""

@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import check_is_fitted
 
-from pskernels._threads import single_threaded_blas
+from pskernels._threads import resolve_n_threads, single_threaded_blas
 from pskernels._validation import (
     check_memory_limit,
     check_open_probability,
@@ -25,8 +25,9 @@ from pskernels.conformal import bound_by_folds, bound_by_points
 from pskernels.estimators.saving import register
 from pskernels.estimators.state import all_or_nothing, keep_weighted
 from pskernels.feature_map import FeatureMap
+from pskernels.features import as_features
 from pskernels.losses import check_weights
-from pskernels.solvers.loo import fit_without_points
+from pskernels.solvers.loo import RidgeOfPoints, fit_without_folds
 from pskernels.sources import is_source
 
 METHODS = ("split", "cv+", "jackknife+")
@@ -70,11 +71,77 @@ class ColumnModel:
                 f"shape {self.intercept.shape}"
             )
 
+    @property
+    def n_columns(self):
+        """How many columns there are."""
+        return len(self.intercept)
+
     def predict(self, X, feature_map):
         """Predict all columns, (n, columns); the map is that of the machine."""
         feature_map = self.feature_map or feature_map
         predict = feature_map.predict_folded if self.folded else feature_map.predict
         return predict(X, self.coef, self.intercept)
+
+    def check_rows(self, feature_map):
+        """Check that coefficients are those of the map of the machine."""
+        feature_map = self.feature_map or feature_map
+        rows = feature_map.rank_
+        if self.folded:
+            rows = len(feature_map.sketch_.indices)
+        if len(self.coef) != rows:
+            raise ValueError(f"{len(self.coef)} coefficients, but {rows} rows")
+
+
+@register
+@dataclass(frozen=True, eq=False)
+class PointModels:
+    """Machines without a point each: `pskernels.solvers.loo.PointMachines`.
+
+    Parameters
+    ----------
+    columns : ColumnModel
+        f(x), and t(x) in r columns.
+    turned : ndarray of shape (n, r)
+    changes : ndarray of shape (n,)
+    fit_intercept : bool
+    """
+
+    columns: ColumnModel
+    turned: np.ndarray
+    changes: np.ndarray
+    fit_intercept: bool
+
+    def __post_init__(self):
+        arrays = all(map(_is_float64, (self.turned, self.changes)))
+        if not (arrays and isinstance(self.columns, ColumnModel)):
+            raise ValueError("models without a point must have finite float64 arrays")
+        shape = len(self.changes), self.columns.n_columns - 1
+        if self.turned.shape != shape or self.changes.ndim != 1:
+            raise ValueError(
+                f"{self.turned.shape} numbers do not fit {shape[0]} machines of "
+                f"{shape[1]} columns"
+            )
+
+    @property
+    def n_columns(self):
+        """How many machines there are."""
+        return len(self.changes)
+
+    def check_rows(self, feature_map):
+        """Check that coefficients are those of the map of the machine."""
+        self.columns.check_rows(feature_map)
+
+    def predict(self, X, feature_map):
+        """Predict f(x) and t(x), (n, 1 + r)."""
+        return self.columns.predict(X, feature_map)
+
+    def ends(self, columns, chosen):
+        """Make predictions by the machines without some points, of f(x) and t(x)."""
+        found = columns[:, 1:] @ self.turned[chosen].T
+        found += float(self.fit_intercept)
+        found *= -self.changes[chosen]
+        found += columns[:, :1]
+        return found
 
 
 @register
@@ -91,7 +158,7 @@ class Calibration:
         and the unit of its width.
     folds : ndarray of int, shape (n,)
         Which of the machines that was.
-    models : tuple of ColumnModel
+    models : tuple of ColumnModel, or of one PointModels for "jackknife+"
         Whose columns are those of all machines, one after the other.
     weight, groups : ndarrays of shape (n,), optional
     """
@@ -108,7 +175,8 @@ class Calibration:
         check_option(self.method, "method", METHODS)
         weight = [] if self.weight is None else [self.weight]
         arrays = all(map(_is_float64, [self.y, self.predicted, *weight]))
-        models = all(isinstance(one, ColumnModel) for one in self.models)
+        kind = PointModels if self.method == "jackknife+" else ColumnModel
+        models = all(isinstance(one, kind) for one in self.models)
         labels = self.groups is None or isinstance(self.groups, np.ndarray)
         if not (arrays and models and labels and np.ndim(self.y) == 1):
             raise ValueError("a calibration must have finite float64 arrays")
@@ -117,7 +185,7 @@ class Calibration:
         shapes += [np.shape(a) for a in (self.weight, self.groups) if a is not None]
         if np.ndim(self.predicted) != 2 or any(shape != (n,) for shape in shapes):
             raise ValueError("arrays of a calibration must have a row for each point")
-        n_columns = sum(len(one.intercept) for one in self.models)
+        n_columns = sum(one.n_columns for one in self.models)
         if n_columns % self.predicted.shape[1] or n_columns == 0:
             raise ValueError(
                 f"{n_columns} columns are no machines of {self.predicted.shape[1]} each"
@@ -130,11 +198,16 @@ class Calibration:
     @property
     def n_machines(self):
         """How many machines there are, K."""
-        n_columns = sum(len(one.intercept) for one in self.models)
+        n_columns = sum(one.n_columns for one in self.models)
         return n_columns // self.predicted.shape[1]
 
     def predict(self, X, feature_map):
-        """Predict the columns of all machines, (n, K, columns)."""
+        """Predict the columns of all machines, (n, K, columns).
+
+        For "jackknife+" what they are made of: see `PointModels`.
+        """
+        if self.method == "jackknife+":
+            return self.models[0].predict(X, feature_map)
         found = [one.predict(X, feature_map) for one in self.models]
         found = found[0] if len(found) == 1 else np.hstack(found)
         return found.reshape(len(found), self.n_machines, -1)
@@ -223,11 +296,8 @@ class CalibratesIntervals:
             if method == "split":
                 self._fit_and_calibrate(X, y, weight, groups, self._fit_part)
                 return self
-            self._fit_checked(X, y, weight)
-            if method == "cv+":
-                folds, predicted, models = self._calibrate_by_folds(X, y, weight)
-            else:
-                folds, predicted, models = self._calibrate_by_points(X, y, weight)
+            fit = self._fit_by_folds if method == "cv+" else self._fit_by_points
+            folds, predicted, models = fit(X, y, weight)
             y = self._encode(y).astype(np.float64)
             self.calibration_ = Calibration(
                 method, y, predicted, folds, models, weight, groups
@@ -281,13 +351,26 @@ class CalibratesIntervals:
             labels[0],
         )
 
-    def _calibrate_by_folds(self, X, y, weight):
-        """Fit a machine without each fold: (folds, predictions, models)."""
+    def _fit_by_folds(self, X, y, weight):
+        """Fit to all points, and without each fold: (folds, predictions, models)."""
+        features = self._fit_checked(X, y, weight)
         n = len(y)
         folds = np.empty(n, np.intp)
         folds[np.random.default_rng(self._seed()).permutation(n)] = np.arange(n) % FOLDS
         if self._learns_kernel() or self.feature_map_.whitening_ is None:
             return folds, *self._fit_machines(X, y, weight, folds)
+        if self._has_closed_form():
+            coef, intercept, predicted = fit_without_folds(
+                as_features(features, resolve_n_threads(self.n_threads)),
+                self._encode(y).astype(np.float64),
+                folds,
+                coef=self.coef_,
+                alpha=self.alpha_,
+                sample_weight=weight,
+                fit_intercept=bool(self.fit_intercept),
+            )
+            model = ColumnModel(self.feature_map_.fold(coef), intercept)
+            return folds, predicted[:, None], (model,)
         Z, y = self.feature_map_.transform(X), self._encode(y)
         start = self.coef_, self.intercept_
         coefs, intercepts, predicted = [], [], None
@@ -325,18 +408,36 @@ class CalibratesIntervals:
             )
         return predicted, tuple(models)
 
-    def _calibrate_by_points(self, X, y, weight):
-        """Leave every point out, in closed form: (machines, predictions, models)."""
-        coef, intercept, predicted = fit_without_points(
-            self.feature_map_.transform(X),
-            self._encode(y).astype(np.float64),
-            alpha=self.alpha_,
-            sample_weight=weight,
-            fit_intercept=bool(self.fit_intercept),
-            n_threads=self.n_threads,
+    def _has_closed_form(self):
+        """Tell whether machines of folds are ridge regressions, of one output."""
+        return False
+
+    def _fit_by_points(self, X, y, weight):
+        """Fit to all points, and without each: (machines, predictions, models)."""
+        ridge = None
+
+        def begin(features, y, alpha, weight):
+            nonlocal ridge
+            ridge = RidgeOfPoints(
+                features,
+                y.astype(np.float64),
+                alpha=alpha,
+                sample_weight=weight,
+                fit_intercept=bool(self.fit_intercept),
+            )
+            return ridge.features, (ridge.coef, ridge.intercept)
+
+        self._fit_checked(X, y, weight, begin)
+        found = ridge.leave_out()
+        columns = ColumnModel(
+            np.column_stack([ridge.coef, found.turn]),
+            np.append(ridge.intercept, found.shift),
+            folded=False,
         )
-        model = ColumnModel(coef, intercept, folded=False)
-        return np.arange(len(y)), predicted[:, None], (model,)
+        model = PointModels(
+            columns, found.turned, found.changes, bool(self.fit_intercept)
+        )
+        return np.arange(len(y)), found.predictions[:, None], (model,)
 
     def predict_interval(
         self, X, coverage=0.9, *, groups=None, sample_weight=None, out=None
@@ -419,8 +520,6 @@ class CalibratesIntervals:
         """Predict what ends are made of: columns of all machines, or features."""
         X = self._check_new(X)
         with single_threaded_blas():
-            if self.calibration_.method == "jackknife+":
-                return self.feature_map_.transform(X)
             return self.calibration_.predict(X, self.feature_map_)
 
     def _match_groups(self, groups, n):
@@ -471,17 +570,18 @@ class CalibratesIntervals:
         """Cut off what cannot be."""
         return ends
 
-    def _bound_by_points(self, Z, coverage, predicted, folds, y, weight, new_weight):
+    def _bound_by_points(
+        self, columns, coverage, predicted, folds, y, weight, new_weight
+    ):
         """Do `_bound` by machines without a point each, in blocks of new points."""
         (model,) = self.calibration_.models
-        coef, intercept = model.coef[:, folds], model.intercept[folds]
         scores = np.abs(y - predicted)
-        found = np.empty((len(Z), 2))
+        found = np.empty((len(columns), 2))
         limit = check_memory_limit(self.memory_limit)
         step = max(1, limit // (4 * 8 * len(y)))
-        for start in range(0, len(Z), step):
+        for start in range(0, len(columns), step):
             rows = slice(start, start + step)
-            ends = Z[rows] @ coef + intercept
+            ends = model.ends(columns[rows], folds)
             some = None if new_weight is None else new_weight[rows]
             found[rows, 0] = -bound_by_points(scores - ends, coverage, weight, some)
             found[rows, 1] = bound_by_points(scores + ends, coverage, weight, some)
@@ -494,12 +594,7 @@ class CalibratesIntervals:
         if calibration is None:
             return
         for model in calibration.models:
-            feature_map = model.feature_map or self.feature_map_
-            rows = feature_map.rank_
-            if model.folded:
-                rows = len(feature_map.sketch_.indices)
-            if len(model.coef) != rows:
-                raise ValueError(f"{len(model.coef)} coefficients, but {rows} rows")
+            model.check_rows(self.feature_map_)
 
 
 def _order(ends):

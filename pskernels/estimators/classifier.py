@@ -385,10 +385,10 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         return (n_classes,) if n_classes > 2 else ()
 
     def _fit_checked(self, X, y, weight):
-        super()._fit_checked(X, y, weight)
+        Z = super()._fit_checked(X, y, weight)
         if self.probability:
             self._calibrate(X, y, weight)
-        return self
+        return Z
 
     def _calibrate(self, X, y, weight):
         """Learn probabilities of held-out decisions."""

@@ -265,6 +265,10 @@ random_state, verbose
                 "interval_scores='studentised' is for calibration='split' or 'cv+'"
             )
 
+    def _has_closed_form(self):
+        plain = self.output_matrix is None and self.interval_scores == "absolute"
+        return plain and self.loss == "squared"
+
     def _guess_interval(self, X, coverage):
         raise ValueError(
             "intervals need a calibration: fit with calibration='split' or 'cv+', or "

@@ -108,7 +108,8 @@ class FitsSources:
             if names is not None:
                 self.feature_names_in_ = np.array(names, dtype=object)
             self._warn_if_unscaled(X)
-            return self._fit_checked(X, y, weight)
+            self._fit_checked(X, y, weight)
+            return self
         self._check_streamable()
         self._learn_form(X)
         return self._fit_streamed(X, y, weight, checkpoint)

@@ -1,14 +1,25 @@
-"""Leave-one-out predictions of the squared loss, in closed form."""
+"""Machines of the squared loss without some of the points, in closed form."""
+
+from typing import NamedTuple
 
 import numpy as np
 
-from pskernels._products import EPS, Features, eigh_of_gram, matmul
+from pskernels._matrices import inverse_of_triangle
+from pskernels._products import EPS, Features, eigh_of_gram, form_columns, matmul
 from pskernels._threads import resolve_n_threads, single_threaded_blas
 from pskernels._validation import check_option
+from pskernels.features import EXACT_ENOUGH, FactoredFeatures
 from pskernels.outputs import Outputs
-from pskernels.solvers.hessian import centred_gram
+from pskernels.solvers.hessian import (
+    add_penalty,
+    centred_gram,
+    factorise,
+    solve_factorised,
+)
 
 STRINGS = ("identity", "residual")
+# The second step gives back what rounding has taken from the first.
+NEWTON_STEPS = 2
 
 
 def leave_one_out(
@@ -61,7 +72,7 @@ def leave_one_out(
     targets = centred @ V
     # in directions that M does not reach, a constant predicts
     rest = (centred - targets @ V.T) / (1 - fit_intercept * weight)
-    rotated, eigenvalues, *_ = _rotate(Z, weight[:, 0], fit_intercept, n_threads)
+    rotated, eigenvalues = _rotate(Z, weight[:, 0], fit_intercept, n_threads)
     with single_threaded_blas():
         moments = rotated.T @ (weight * targets)
         squares = rotated**2
@@ -76,47 +87,155 @@ def leave_one_out(
     return predictions
 
 
-def fit_without_points(Z, y, *, alpha, sample_weight, fit_intercept, n_threads):
-    """Find the machines of `leave_one_out` themselves, for one output.
+class PointMachines(NamedTuple):
+    """What leaving out each of the points changes a machine f by.
 
-    The machine without point i is that of all points, changed by its error e_i:
+        f₋ᵢ(x) = f(x) - changes_i (1 + t(x)·t_i),    t(x) = z(x)·turn + shift,
 
-        f₋ᵢ(x) = f(x) - ω_i e_i / (1 - h_i) · (1 + z̃(x)ᵀ (G + alpha·I)⁻¹ z̃_i).
+    without the 1 if there is no intercept.
+    """
+
+    predictions: np.ndarray  # (n,), of every point by the machine without it
+    turn: np.ndarray  # (r, r)
+    shift: np.ndarray  # (r,)
+    turned: np.ndarray  # t_i, (n, r)
+    changes: np.ndarray  # (n,)
+
+
+class RidgeOfPoints:
+    """A ridge regression of one output, and the machines of `leave_one_out` themselves.
+
+    With U the factor of G + alpha·I = UᵀU, t = U⁻ᵀ z̃, so that h_i = ω_i (1 + ‖t_i‖²).
 
     Parameters
     ----------
-    Z : array of shape (n, r)
+    features : features of n points
+        Which may be formed in place: `features` of the result take their place.
     y : array of shape (n,)
     alpha : float
     sample_weight : array of shape (n,) or None
     fit_intercept : bool
-    n_threads : int or None
+
+    Attributes
+    ----------
+    features
+    coef : ndarray of shape (r,)
+    intercept : float
+    """
+
+    def __init__(self, features, y, *, alpha, sample_weight, fit_intercept):
+        self._squares = _Squares(features, y, alpha, sample_weight, fit_intercept)
+        self._fit = self._squares.fit(self._squares.gram(), self._squares.weight)
+        self.features = self._squares.features
+        self.coef, self.intercept = self._fit.theta, self._fit.intercept
+
+    def leave_out(self):
+        """Find the machines without each point; features are gone after that."""
+        squares, features = self._squares, self.features
+        weight, n_threads = squares.weight, features.n_threads
+        turned = _take_rows(features.inner)
+        turn = self._invert(self._fit.factor)
+        mean = self._fit.mean @ turn
+        form_columns(turned, turn, 0, n_threads)
+        turned -= mean
+        leverage = np.einsum("ij,ij->i", turned, turned) + squares.fit_intercept
+        # a point that alone decides its prediction leaves nothing to divide by
+        errors = self._fit.errors / np.maximum(1 - weight * leverage, EPS)
+        if features.W is not None:
+            turn = self._invert(np.triu(self._fit.factor) @ features.W)
+        shift = -mean - features.moved(turn)
+        return PointMachines(squares.y - errors, turn, shift, turned, weight * errors)
+
+    def _invert(self, triangle):
+        return inverse_of_triangle(triangle, self.features.n_threads)
+
+
+def fit_without_folds(features, y, folds, *, alpha, sample_weight, fit_intercept, coef):
+    """Fit ridge regressions without a fold each, by sums over all points.
+
+    Parameters
+    ----------
+    features, y, alpha, sample_weight, fit_intercept
+        As for `RidgeOfPoints`; the features are of no use any more.
+    folds : array of int, shape (n,)
+        From 0 to K - 1.
+    coef : array of shape (r,)
+        Of the machine of all points, where the others begin.
 
     Returns
     -------
-    coef : ndarray of shape (r, n)
-    intercept : ndarray of shape (n,)
+    coef : ndarray of shape (r, K)
+    intercept : ndarray of shape (K,)
     predictions : ndarray of shape (n,)
-        Of every point by the machine without it.
+        Of every point by the machine without its fold.
     """
-    n_threads = resolve_n_threads(n_threads)
-    weight = np.ones(len(Z)) if sample_weight is None else sample_weight
-    weight = weight / weight.sum()
-    center = fit_intercept * (weight @ y)
-    rotated, eigenvalues, Q, mean = _rotate(Z, weight, fit_intercept, n_threads)
-    with single_threaded_blas():
-        inverse = 1 / (eigenvalues + alpha)
-        theta = inverse * (rotated.T @ (weight * (y - center)))
-        leverage = weight * (fit_intercept + rotated**2 @ inverse)
-        errors = (y - center - rotated @ theta) / np.maximum(1 - leverage, EPS)
-        changes = weight * errors
-    rotated *= inverse
-    rotated *= -changes[:, None]
-    rotated += theta
-    coef = np.empty(rotated.shape)
-    matmul(rotated, np.ascontiguousarray(Q.T), coef, n_threads)
-    intercept = center - fit_intercept * (changes + coef @ mean)
-    return coef.T, intercept, y - errors
+    squares = _Squares(features, y, alpha, sample_weight, fit_intercept)
+    whole, K = squares.gram(), folds.max() + 1
+    coefs, intercepts = np.empty((squares.features.r, K)), np.empty(K)
+    predictions = np.empty(len(y))
+    for k in range(K):
+        held = folds == k
+        rest = np.where(held, 0.0, squares.weight)
+        mass = rest.sum()
+        gram = (whole - squares.gram(held)) / mass
+        fit = squares.fit(gram, rest / mass, coef)
+        coefs[:, k], intercepts[k] = fit.theta, fit.intercept
+        predictions[held] = (y - fit.errors)[held]
+    return coefs, intercepts, predictions
+
+
+class _Fit(NamedTuple):
+    theta: np.ndarray
+    intercept: float
+    errors: np.ndarray  # of all points
+    mean: np.ndarray  # of `features.inner`
+    factor: np.ndarray  # U of the system of its coefficients
+
+
+class _Squares:
+    """Ridge regressions of one output on some of the points, by their Gram matrices."""
+
+    def __init__(self, features, y, alpha, sample_weight, fit_intercept):
+        if isinstance(features, FactoredFeatures):
+            features = features.form_for(alpha, EXACT_ENOUGH)
+        self.features = features.near_zero() if fit_intercept else features
+        self.y, self.alpha, self.fit_intercept = y, alpha, fit_intercept
+        weight = np.ones(len(y)) if sample_weight is None else sample_weight
+        self.weight = weight / weight.sum()
+
+    def gram(self, chosen=True):
+        """Compute that of the points that are chosen, bordered by their means."""
+        weight = np.where(chosen, self.weight, 0.0)
+        return self.features.inner.gram(weight, bordered=self.fit_intercept)
+
+    def fit(self, gram, weight, theta=None):
+        """Fit to weights that add up to 1, given their Gram matrix."""
+        features, alpha = self.features, self.alpha
+        mean, H = np.zeros(features.r), gram
+        if self.fit_intercept:
+            mean, H = gram[:-1, -1].copy(), centred_gram(gram)
+        add_penalty(H, len(H), alpha, features.penalty)
+        factor = factorise(H, features.n_threads)
+        theta = np.zeros(features.r) if theta is None else theta
+        errors = self.y - features.dot(theta[None])[0]
+        for _ in range(NEWTON_STEPS):
+            flow = weight * (errors - self.fit_intercept * (weight @ errors))
+            gradient = alpha * theta - features.t_dot(flow[None])[0]
+            inner = features.to_inner(gradient[None])
+            step = features.from_inner(-solve_factorised(factor, inner.T).T)[0]
+            theta = theta + step
+            errors -= features.dot(step[None])[0]
+        intercept = self.fit_intercept * float(weight @ errors)
+        errors -= intercept
+        intercept -= features.moved(theta)
+        return _Fit(theta, intercept, errors, mean, factor)
+
+
+def _take_rows(features):
+    """Take all rows in float64, in their own place if that can be."""
+    if isinstance(features, Features) and features.dtype == np.float64:
+        return features.Z
+    return features.rows(np.arange(features.n))
 
 
 def _directions(output_matrix, d):
@@ -135,7 +254,7 @@ def _directions(output_matrix, d):
 
 
 def _rotate(Z, weight, fit_intercept, n_threads):
-    """Compute Z̃·Q, the eigenvalues of G = Q Λ Qᵀ, Q and the means of Z."""
+    """Compute Z̃·Q, and the eigenvalues of G = Q Λ Qᵀ."""
     features = Features(np.ascontiguousarray(Z, np.float64), n_threads)
     if fit_intercept:
         features = features.near_zero()
@@ -149,6 +268,4 @@ def _rotate(Z, weight, fit_intercept, n_threads):
     rotated = np.empty(Z.shape)
     matmul(features.Z, np.ascontiguousarray(Q), rotated, n_threads)
     rotated -= mean @ Q
-    if features.origin is not None:
-        mean = mean + features.origin
-    return rotated, np.maximum(eigenvalues, 0.0), Q, mean
+    return rotated, np.maximum(eigenvalues, 0.0)
