@@ -38,7 +38,7 @@ from pskernels.estimators.displays import (
 )
 from pskernels.estimators.quantile import SketchedQuantileRegressor
 from pskernels.estimators.regressor import SketchedKernelRegressor
-from pskernels.estimators.saving import load
+from pskernels.estimators.saving import load, save
 from pskernels.estimators.search import (
     SketchedKernelClassifierCV,
     SketchedKernelRegressorCV,
@@ -64,4 +64,5 @@ __all__ = [
     "SketchedQuantileRegressor",
     "SketchedQuantileRegressorCV",
     "load",
+    "save",
 ]

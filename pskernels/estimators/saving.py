@@ -7,7 +7,8 @@ A node is null, a bool, a number or a string, or an object with a "$" that says 
 is: "array" and "scalar" name an array of the archive; "list", "tuple" and "dict" have
 nodes; "objects" is an array of objects, "masked" one with a mask; "sparse" has the
 parts of a CSR or CSC array; "float" is inf, -inf or nan; "dtype" a type of numbers;
-"object" is an instance of one of `CLASSES`, with its attributes.
+"type" one of a few types of Python and NumPy, "slice" a slice; "object" is an instance
+of one of `CLASSES`, or of scikit-learn's in `foreign`, with its attributes.
 
 Loading makes nothing but these: it never executes code that the file names.  A file
 may be damaged or made to do harm, so nothing is believed before it is checked: members
@@ -45,6 +46,7 @@ from pskernels import (
     solvers,
 )
 from pskernels._validation import check_compressed
+from pskernels.estimators import foreign
 
 FORMAT = "pskernels"
 VERSION = 1
@@ -116,7 +118,18 @@ def register(cls):
 
 
 def save(model, path):
-    """Write a model to a file, exactly at `path`: all of it, or nothing."""
+    """Write a model, or a pipeline that ends with one, to a file.
+
+    Parameters
+    ----------
+    model : estimator, or a Pipeline of scikit-learn
+        Fitted or not.  Beside the estimators of this package it may have scalers
+        (Standard, MinMax, MaxAbs, Robust), SimpleImputer, OneHotEncoder,
+        OrdinalEncoder, ColumnTransformer and TransformedTargetRegressor; of functions
+        none, since loading never executes code.
+    path : str or path
+        The file, an .npz archive whatever its name: all of it is written, or nothing.
+    """
     arrays = {}
     header = {
         "format": FORMAT,
@@ -198,7 +211,7 @@ def _read_model(data):
                 f"{_library_version()} reads version {VERSION}"
             )
         model = _decode(header["model"], arrays)
-    if not hasattr(model, "save"):
+    if not hasattr(model, "save") and type(model).__name__ not in foreign.CLASSES:
         raise ValueError(f"it holds a {type(model).__name__}, which is no estimator")
     return model
 
@@ -269,8 +282,13 @@ def _encode(value, arrays, name):
             "shape": [int(size) for size in value.shape],
             **{part: _add(array, arrays) for part, array in parts.items()},
         }
-    if type(value).__name__ in CLASSES and type(value) is CLASSES[type(value).__name__]:
+    if _get_class(type(value).__name__) is type(value):
         return _encode_object(value, arrays, name)
+    if isinstance(value, type) and foreign.TYPES.get(value.__name__) is value:
+        return {"$": "type", "value": value.__name__}
+    if isinstance(value, slice):
+        parts = (value.start, value.stop, value.step)
+        return {"$": "slice", "items": [_encode(part, arrays, name) for part in parts]}
     if isinstance(value, dict):
         items = [
             [_encode(key, arrays, name), _encode(item, arrays, f"{name}[{key!r}]")]
@@ -286,6 +304,10 @@ def _encode(value, arrays, name):
         "could only name, and loading would have to execute; use pickle, if you trust "
         "the file"
     )
+
+
+def _get_class(name):
+    return CLASSES.get(name) or foreign.CLASSES.get(name)
 
 
 def _add(array, arrays):
@@ -307,6 +329,8 @@ def _encode_object(value, arrays, name):
     elif dataclasses.is_dataclass(value):
         names = [field.name for field in dataclasses.fields(value)]
         state = {name: getattr(value, name) for name in names}
+    elif type(value).__name__ in foreign.CLASSES:
+        state = foreign.get_state(value)
     else:
         state = vars(value)
     nodes = {}
@@ -332,6 +356,8 @@ def _decode(node, arrays):
         return {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}[node["value"]]
     if kind == "dtype":
         return _decode_dtype(node["value"])
+    if kind == "type":
+        return foreign.TYPES[node["value"]]
     if kind == "scalar":
         return arrays.take(node["name"])[()]
     if kind == "array":
@@ -350,6 +376,8 @@ def _decode(node, arrays):
         values = np.empty(len(items), dtype=object)
         values[:] = items
         return values.reshape(node["shape"])
+    if kind == "slice":
+        return slice(*items)
     return {"list": list, "tuple": tuple}[kind](items)
 
 
@@ -383,10 +411,12 @@ def _decode_sparse(node, arrays):
 
 
 def _decode_object(node, arrays):
-    if node["class"] not in CLASSES:
+    cls = _get_class(node["class"])
+    if cls is None:
         raise ValueError(f"a file must not make a {node['class']}")
-    cls = CLASSES[node["class"]]
     state = {key: _decode(item, arrays) for key, item in node["state"].items()}
+    if node["class"] in foreign.CLASSES:
+        return foreign.make(cls, state)
     if cls is sketches.Gaussian:
         return cls(state["s"])
     if dataclasses.is_dataclass(cls):

@@ -1,0 +1,129 @@
+"""Classes of scikit-learn that a file may hold, so that whole pipelines can be saved.
+
+Scalers, imputers and encoders are parameters and what they have learnt: numbers, text
+and lists.  Loading sets these and executes nothing that a file names.  What an encoder
+of categories computes places in memory by is computed anew, from the categories.
+"""
+
+import re
+import warnings
+
+import numpy as np
+import sklearn
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.impute import MissingIndicator, SimpleImputer
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    OneHotEncoder,
+    OrdinalEncoder,
+    RobustScaler,
+    StandardScaler,
+)
+
+from pskernels._validation import levels_to_the_caller
+
+CLASSES = {
+    cls.__name__: cls
+    for cls in (
+        Pipeline,
+        ColumnTransformer,
+        TransformedTargetRegressor,
+        StandardScaler,
+        MinMaxScaler,
+        MaxAbsScaler,
+        RobustScaler,
+        SimpleImputer,
+        MissingIndicator,
+        OneHotEncoder,
+        OrdinalEncoder,
+        FunctionTransformer,  # of no function: what ColumnTransformer passes through
+    )
+}
+
+# Types that are parameters, such as that of an encoder's numbers.
+TYPES = {
+    cls.__name__: cls
+    for cls in (
+        object,
+        bool,
+        int,
+        float,
+        str,
+        np.number,
+        np.integer,
+        np.floating,
+        np.bool_,
+        np.int32,
+        np.int64,
+        np.float32,
+        np.float64,
+    )
+}
+
+# Of an encoder: all else is computed from it.
+ENCODER_LEARNT = ("categories_", "feature_names_in_", "n_features_in_")
+NAME = re.compile(r"[A-Za-z]\w*_|_[A-Za-z]\w*")
+
+
+def get_state(value):
+    """Collect what is to be written of an instance."""
+    state = {"sklearn": sklearn.__version__} | vars(value)
+    state.pop("_metadata_request", None)
+    if not isinstance(value, OneHotEncoder) or not hasattr(value, "categories_"):
+        return state
+    if any(part is not None for part in (value.drop, *_infrequent(value))):
+        raise TypeError(
+            "OneHotEncoder cannot be saved with drop, min_frequency or max_categories"
+        )
+    params = value.get_params(deep=False)
+    written = {"sklearn", *params, *ENCODER_LEARNT}
+    return {name: item for name, item in state.items() if name in written}
+
+
+def _infrequent(encoder):
+    return encoder.min_frequency, encoder.max_categories
+
+
+def make(cls, state):
+    """Make an instance of its parameters, and of what it has learnt."""
+    version = state.pop("sklearn", None)
+    if version != sklearn.__version__:
+        warnings.warn(
+            f"the {cls.__name__} in the file was made by scikit-learn {version}, and "
+            f"this is {sklearn.__version__}: compare some predictions",
+            UserWarning,
+            stacklevel=levels_to_the_caller(),
+        )
+    params = state.keys() & set(cls._get_param_names())
+    value = cls(**{name: state.pop(name) for name in params})
+    for name in state:
+        if not NAME.fullmatch(name) or hasattr(cls, name):
+            raise ValueError(f"{cls.__name__} must not have {name!r}")
+    if cls is OneHotEncoder and state:
+        return _fit_encoder(value, state)
+    vars(value).update(state)
+    return value
+
+
+def _fit_encoder(encoder, state):
+    """Fit an encoder to rows that have all of its categories."""
+    if state.keys() - set(ENCODER_LEARNT):
+        raise ValueError(f"an encoder must not have learnt {sorted(state)}")
+    categories = state["categories_"]
+    n_rows = max(map(len, categories))
+    rows = np.empty((n_rows, len(categories)), dtype=object)
+    for column, known in zip(rows.T, categories, strict=True):
+        column[:] = np.resize(known, n_rows)
+    kept, encoder.categories = encoder.categories, list(categories)
+    encoder.fit(rows)
+    encoder.categories = kept
+    if [len(one) for one in encoder.categories_] != [len(one) for one in categories]:
+        raise ValueError("categories of an encoder must be different")
+    names = state.get("feature_names_in_")
+    if names is not None and np.shape(names) != (len(categories),):
+        raise ValueError("an encoder must have a name for each column")
+    vars(encoder).update(state)
+    return encoder
