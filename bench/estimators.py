@@ -158,9 +158,9 @@ def quantiles(rounds):
         )  # fmt: skip
         seconds, _ = least(1, model.fit, X, y)
         predicted = model.predict(X_test)
-        loss = psk.pinball_loss(y_test, predicted, LEVELS) / len(LEVELS)
+        loss = psk.pinball_loss(y_test, predicted, LEVELS)
         peer_seconds, peer = least(1, _lightgbm, X, y, X_test)
-        peer_loss = psk.pinball_loss(y_test, peer, LEVELS) / len(LEVELS)
+        peer_loss = psk.pinball_loss(y_test, peer, LEVELS)
         print(
             f"{name:<12} pinball {loss:.5f} in {seconds:.0f} s, crossing "
             f"{psk.crossing_loss(predicted):.1g}; LightGBM {peer_loss:.5f} in "

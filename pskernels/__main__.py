@@ -1,7 +1,15 @@
-"""``python -m pskernels demo``, ``info`` and ``bench``."""
+"""The command ``pskernels``: demo, fit, predict, bench and info.
+
+pskernels demo                                  what it does, in a minute
+pskernels fit data.csv --target y               a model of a table
+pskernels predict model.npz new.csv             its predictions
+pskernels bench                                 sketches beside a dense one
+pskernels info                                  versions, threads, SIMD level
+"""
 
 import argparse
 import platform
+import sys
 
 import numpy
 import scipy
@@ -10,7 +18,7 @@ import pskernels
 from pskernels import _bench, _demo, _engine, _threads
 
 
-def print_info():
+def print_info(options):
     """Print versions, and what computing will run on."""
     from threadpoolctl import threadpool_info
 
@@ -28,36 +36,104 @@ def print_info():
     )
     for library in threadpool_info():
         api = "BLAS" if library["user_api"] == "blas" else library["user_api"]
+        version = f" {library['version']}" if library["version"] else ""
         print(
-            f"{api:<11}{library['internal_api']} {library['version'] or ''}, "
+            f"{api:<11}{library['internal_api']}{version}, "
             f"{library['num_threads']} threads"
         )
 
 
-def main(arguments=None):
-    parser = argparse.ArgumentParser(prog="python -m pskernels", description=__doc__)
+def run_demo(options):
+    _demo.run(options.n, options.threads, options.plot)
+
+
+def run_bench(options):
+    _bench.run(options.n, options.d, options.s, options.threads)
+
+
+def run_fit(options):
+    from pskernels import _fit
+
+    _fit.run_fit(options)
+
+
+def run_predict(options):
+    from pskernels import _fit
+
+    _fit.run_predict(options)
+
+
+def make_parser():
+    """Make the parser; each command has a function of its options."""
+    parser = argparse.ArgumentParser(
+        prog="pskernels",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"pskernels {pskernels.__version__}"
+    )
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("info", help="versions, BLAS, OpenMP, SIMD level, threads")
-    bench = commands.add_parser(
-        "bench", help="sketches of a Gram matrix: time, peak memory and error"
+
+    def add(name, run, text):
+        command = commands.add_parser(name, help=text, description=text)
+        command.set_defaults(run=run)
+        return command
+
+    demo = add("demo", run_demo, "what it does, beside what one would take otherwise")
+    demo.add_argument("--n", type=int, default=4000, help="points (4,000)")
+    demo.add_argument("--threads", type=int, help="all by default")
+    demo.add_argument(
+        "--plot", default="pskernels-demo.png", help="file (pskernels-demo.png)"
     )
-    demo = commands.add_parser(
-        "demo", help="machines for several losses: time, certificate and test score"
+
+    fit = add("fit", run_fit, "fit a model to a CSV or Parquet file")
+    fit.add_argument("file", help="CSV or Parquet, the first line of names")
+    fit.add_argument("--target", required=True, help="the column to predict")
+    fit.add_argument("--quantiles", help="levels, such as 0.1,0.5,0.9")
+    fit.add_argument("--classes", action="store_true", help="numbers are classes")
+    fit.add_argument("--categories", help="columns of categories: a,b")
+    fit.add_argument("--leave-out", help="columns that are not used: a,b")
+    fit.add_argument("--budget", default="30 s", help="time for the fit (30 s)")
+    fit.add_argument(
+        "--test", type=float, default=0.2, help="share of rows for scores (0.2), or 0"
     )
-    for command in (bench, demo):
-        command.add_argument("--n", type=int, default=10_000, help="points (10,000)")
-        command.add_argument(
-            "--s", type=int, default=100, help="rows of the sketch (100)"
-        )
-        command.add_argument("--threads", type=int, help="all by default")
+    fit.add_argument("--seed", type=int, default=0)
+    fit.add_argument("--out", default="model.npz", help="file (model.npz)")
+    fit.add_argument("--plot", help="a picture of predictions: model.png")
+    fit.add_argument("--quiet", action="store_true", help="no progress")
+
+    predict = add("predict", run_predict, "predict the rows of a file by a model")
+    predict.add_argument("model", help="what fit has written")
+    predict.add_argument("file", help="CSV or Parquet")
+    predict.add_argument("--out", help="CSV file; else they are printed")
+
+    bench = add("bench", run_bench, "sketches of a Gram matrix: time, memory, error")
+    bench.add_argument("--n", type=int, default=10_000, help="points (10,000)")
     bench.add_argument("--d", type=int, default=10, help="features (10)")
-    options = parser.parse_args(arguments)
-    if options.command == "info":
-        print_info()
-    elif options.command == "demo":
-        _demo.run(options.n, options.s, options.threads)
-    else:
-        _bench.run(options.n, options.d, options.s, options.threads)
+    bench.add_argument("--s", type=int, default=100, help="rows of the sketch (100)")
+    bench.add_argument("--threads", type=int, help="all by default")
+
+    add("info", print_info, "versions, BLAS, OpenMP, SIMD level, threads")
+    return parser
+
+
+def main(arguments=None):
+    """Run a command; what is wrong with its input is told in a line."""
+    options = make_parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except ImportError as error:
+        if error.name not in ("pandas", "sklearn", "matplotlib", "pyarrow"):
+            raise
+        _fail(options, f'{error}: pip install "pskernels[table]"')
+    except (ValueError, OSError) as error:
+        _fail(options, error)
+
+
+def _fail(options, error):
+    print(f"pskernels {options.command}: {error}", file=sys.stderr)
+    raise SystemExit(2)
 
 
 if __name__ == "__main__":

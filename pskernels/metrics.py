@@ -10,7 +10,9 @@ from pskernels.losses import Pinball, check_weights
 
 
 def pinball_loss(y, predicted, quantiles, sample_weight=None):
-    """Average over points the sum over levels of max(τ·r, (τ - 1)·r), r = y - q.
+    """Average max(τ·r, (τ - 1)·r), r = y - q, over points and levels.
+
+    As the mean of scikit-learn's `mean_pinball_loss` over levels.
 
     Parameters
     ----------
@@ -29,7 +31,7 @@ def pinball_loss(y, predicted, quantiles, sample_weight=None):
     --------
     >>> import pskernels as psk
     >>> psk.pinball_loss([1.0, 2.0], [[0.0, 1.0], [2.0, 4.0]], [0.5, 0.9])
-    0.35
+    0.175
     """
     quantiles = check_quantiles(quantiles)
     y, predicted = _check_targets(y, "y"), _check_levels(predicted)
@@ -42,7 +44,7 @@ def pinball_loss(y, predicted, quantiles, sample_weight=None):
     values = Pinball(quantiles).value(predicted, y, axis=1)
     if sample_weight is not None:
         sample_weight = check_weights(sample_weight, len(y))
-    return float(np.average(values, weights=sample_weight))
+    return float(np.average(values, weights=sample_weight)) / len(quantiles)
 
 
 def crossing_loss(predicted):

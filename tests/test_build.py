@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import pskernels
-from pskernels import __main__, _build_info, _engine, _simd, _threads
+from pskernels import __main__, _build_info, _demo, _engine, _simd, _threads
 
 
 def run_python(code, **environment):
@@ -112,9 +112,28 @@ def test_bench_prints_a_row_for_each_sketch(capsys):
         assert name in printed
 
 
-def test_demo_certifies_every_loss(capsys):
-    __main__.main(["demo", "--n", "2000", "--s", "30"])
-    rows = capsys.readouterr().out.splitlines()[3:]
-    assert len(rows) == 9
-    gaps = [re.search(r"(\S+)   [\dm]", row)[1] for row in rows]
-    assert all(float(gap) <= 1e-6 for gap in gaps)
+@pytest.mark.parametrize("installed", [False, True])
+def test_demo_compares_four_tasks(installed, capsys, tmp_path, monkeypatch):
+    """Beside NumPy, and beside scikit-learn where it is installed."""
+    monkeypatch.setattr(_demo, "has_sklearn", lambda: installed)
+    path = tmp_path / "demo.png"
+    __main__.main(["demo", "--n", "1000", "--threads", "1", "--plot", str(path)])
+    printed = capsys.readouterr().out
+    peer = "scikit-learn" if installed else "NumPy"
+    for name in ("pskernels", peer):
+        assert len(re.findall(rf"^  {name}, ", printed, re.M)) == 4
+    errors = [float(error) for error in re.findall(r"mean error (\S+),", printed)]
+    assert errors[0] < 0.15
+    inside = [float(share) for share in re.findall(r"(\S+)% inside", printed)]
+    assert inside[0] == pytest.approx(90, abs=4)
+    learnt, other = (float(score) for score in re.findall(r"R² (\S+)", printed))
+    assert learnt > 0.9 and learnt > other
+    assert float(re.search(r"within (\S+) of the least", printed)[1]) <= 1e-3
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_command_has_a_version(capsys):
+    with pytest.raises(SystemExit) as end:
+        __main__.main(["--version"])
+    assert end.value.code == 0
+    assert capsys.readouterr().out == f"pskernels {pskernels.__version__}\n"

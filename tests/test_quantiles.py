@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from sklearn.metrics import mean_pinball_loss
 
 import pskernels as psk
 
@@ -144,8 +145,13 @@ def test_bad_prediction(rng):
 
 def test_pinball_loss():
     y, q = [1.0, 0.0], [[0.0, 2.0], [1.0, 1.0]]
-    by_hand = ((0.1 * 1 + 0.5 * 1) + (0.9 * 1 + 0.5 * 1)) / 2
+    by_hand = ((0.1 * 1 + 0.5 * 1) + (0.9 * 1 + 0.5 * 1)) / 4
     assert psk.pinball_loss(y, q, [0.1, 0.5]) == pytest.approx(by_hand)
+    by_level = [
+        mean_pinball_loss(y, column, alpha=level)
+        for column, level in zip(np.transpose(q), [0.1, 0.5], strict=True)
+    ]
+    assert psk.pinball_loss(y, q, [0.1, 0.5]) == pytest.approx(np.mean(by_level))
 
 
 def test_crossing_loss():

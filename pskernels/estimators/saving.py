@@ -307,6 +307,8 @@ def _encode(value, arrays, name):
 
 
 def _get_class(name):
+    if name == "TableModel" and name not in CLASSES:
+        import pskernels.table  # noqa: F401, which registers it, and needs pandas
     return CLASSES.get(name) or foreign.CLASSES.get(name)
 
 

@@ -1,0 +1,165 @@
+"""``pskernels fit`` and ``pskernels predict``: tables in files, without code."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+SHOWN = 8  # columns whose importance is told
+
+
+def run_fit(options):
+    """Fit a model to a file, and write it."""
+    from sklearn.model_selection import train_test_split
+
+    from pskernels.table import TableModel, describe_columns, read_table
+
+    frame = read_table(options.file)
+    names = dict(
+        categories=_split(options.categories), left_out=_split(options.leave_out)
+    )
+    print(f"{len(frame):,} rows, {frame.shape[1]} columns in {options.file}")
+    rest = frame.drop(columns=options.target, errors="ignore")
+    _print_columns(describe_columns(rest, **names))
+    fitted, held = frame, None
+    if options.test > 0:
+        fitted, held = train_test_split(
+            frame, test_size=options.test, random_state=options.seed
+        )
+    print(
+        f"\nfitting {options.target} to {len(fitted):,} rows, for {options.budget} at "
+        "most",
+        flush=True,
+    )
+    model = TableModel.fit(
+        fitted,
+        options.target,
+        quantiles=_parse_levels(options.quantiles),
+        classes=options.classes or None,
+        budget=options.budget,
+        random_state=options.seed,
+        verbose=0 if options.quiet else 1,
+        **names,
+    )
+    if held is not None:
+        model = model.with_scores(model.score(held))
+        print(f"\non {len(held):,} rows that the fit has not seen")
+        _print_scores(model.scores)
+    shares = model.get_importances()[:SHOWN]
+    listed = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
+    print(f"\nwhat matters: {listed}")
+    gap = model.pipeline[-1].dual_gap_
+    print(f"certified: the objective is within {gap:.1e} of the least, relatively")
+    model.save(options.out)
+    print(f"\n{options.out}: the model; pskernels predict {options.out} NEW.csv")
+    if options.plot:
+        shown = fitted if held is None else held
+        draw(model, shown, options.plot)
+        print(f"{options.plot}: predictions and what matters")
+
+
+def run_predict(options):
+    """Predict the rows of a file by a model, and write them."""
+    from pskernels.estimators import load
+    from pskernels.table import TableModel, read_table
+
+    model = load(options.model)
+    if not isinstance(model, TableModel):
+        raise ValueError(
+            f"{options.model} holds a {type(model).__name__}; predict takes models of "
+            "pskernels fit"
+        )
+    frame = read_table(options.file)
+    found = model.predict(frame)
+    for name, count in model.count_unknown(frame).items():
+        _tell(f"column {name!r}: {count:,} rows of kinds that the fit did not have")
+    if model.target in frame.columns:
+        scores = model.score(frame)
+        listed = ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
+        _tell(f"{model.target} is known: {listed}")
+    found.to_csv(options.out or sys.stdout, index=False)
+    if options.out:
+        _tell(f"{options.out}: {len(found):,} rows")
+
+
+def _tell(text):
+    """Print what is not a prediction, so that predictions can be piped."""
+    print(text, file=sys.stderr)
+
+
+def _split(names):
+    return [name.strip() for name in names.split(",")] if names else []
+
+
+def _parse_levels(text):
+    if not text:
+        return None
+    try:
+        return sorted(float(level) for level in text.split(","))
+    except ValueError:
+        raise ValueError(
+            f"quantiles must be numbers such as 0.1,0.5,0.9, got {text!r}"
+        ) from None
+
+
+def _print_columns(columns):
+    width = max(len("column"), *(len(one.name) for one in columns)) + 2
+    print(f"\n  {'column':<{width}}{'taken for':<11}note")
+    for one in columns:
+        print(f"  {one.name:<{width}}{one.kind or '-':<11}{one.note}".rstrip())
+
+
+def _print_scores(scores):
+    width = max(map(len, scores)) + 2
+    for name, value in scores.items():
+        print(f"  {name:<{width}}{value:.4g}")
+
+
+def draw(model, frame, path):
+    """Draw predictions of a table, and what they depend on, to a file."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 4), layout="constrained", dpi=120)
+    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+    known = frame[model.has_target(frame)]
+    found, y = model.predict(known), model.get_targets(known)
+    if model.task == "classes":
+        _draw_classes(left, model, found, y)
+    else:
+        _draw_numbers(left, model, found, y)
+    shares = model.get_importances()[:SHOWN][::-1]
+    right.barh([str(name) for name in shares.index], shares, color="C0")
+    right.set_xlabel("share of what matters")
+    right.spines[["top", "right"]].set_visible(False)
+    figure.savefig(Path(path))
+
+
+def _draw_numbers(ax, model, found, y):
+    middle = found.iloc[:, found.shape[1] // 2].to_numpy()
+    if model.task == "quantiles":
+        ends = found.iloc[:, [0, -1]].to_numpy()
+        reach = np.maximum(np.abs(ends - middle[:, None]).T, 0.0)
+        ax.errorbar(middle, y, xerr=reach, fmt="none", ecolor="0.85", zorder=0)
+    ax.plot(middle, y, ".", markersize=3, alpha=0.5)
+    low, high = np.quantile(np.append(y, middle), [0.002, 0.998])
+    ax.plot([low, high], [low, high], color="0.3", linewidth=1)
+    ax.set(xlim=(low, high), ylim=(low, high))
+    ax.set(xlabel=f"{model.target}, predicted", ylabel=f"{model.target}, in the file")
+
+
+def _draw_classes(ax, model, found, y):
+    labels = list(model.pipeline[-1].classes_)
+    predicted = found[model.target].to_numpy()
+    counts = np.array(
+        [[np.sum((y == a) & (predicted == b)) for b in labels] for a in labels]
+    )
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    ax.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    if len(labels) <= 12:
+        for (row, column), count in np.ndenumerate(counts):
+            shade = "white" if shares[row, column] > 0.5 else "black"
+            ax.text(column, row, f"{count}", ha="center", va="center", color=shade)
+    names = [str(label) for label in labels]
+    ax.set_xticks(range(len(labels)), names, rotation=45, ha="right")
+    ax.set_yticks(range(len(labels)), names)
+    ax.set(xlabel=f"{model.target}, predicted", ylabel=f"{model.target}, in the file")

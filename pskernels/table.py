@@ -1,0 +1,483 @@
+"""Machines for tables: columns of numbers, dates and categories, gaps and all.
+
+    read_table     a CSV or Parquet file -> frame
+    Column         what a column is taken for, and why
+    TableModel     scaling, gaps, categories and machine, in one file
+
+``pskernels fit`` and ``pskernels predict`` are made of these.  Needs pandas and
+scikit-learn: ``pip install pskernels[table]``.
+"""
+
+import csv
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.metrics import log_loss, mean_absolute_error, r2_score
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from pskernels.estimators import (
+    AutoKernelClassifier,
+    AutoKernelRegressor,
+    AutoQuantileRegressor,
+)
+from pskernels.estimators.saving import register, save
+from pskernels.metrics import coverage, pinball_loss
+
+# Texts that stand for a value that is not there, in any case.
+MISSING = ("", "na", "n/a", "nan", "null", "none", "?", "-")
+# Different texts that a column of categories may have; and where a column that is
+# mostly numbers is one of categories all the same.
+MOST_CATEGORIES, FEW_TEXTS = 50, 10
+# Categories that are asked for may be as many as that.
+MOST_ASKED_FOR = 1000
+# The share of a column's texts that are numbers, from which the others are mistakes.
+MOSTLY = 0.5
+# What stands for a category that is not there.
+NO_CATEGORY = "(missing)"
+DATE = r"\d{4}-\d{2}-\d{2}([T ].*)?|\d{1,2}/\d{1,2}/\d{4}"
+KINDS = ("number", "date", "category")
+TASKS = ("regression", "quantiles", "classes")
+
+
+def read_table(path):
+    """Read a table, its cells as they are.
+
+    Parameters
+    ----------
+    path : str or path
+        Of a file that ends with .parquet, or of text with a line of names, whose cells
+        are separated by commas, semicolons or tabs.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Of text, if the file is.
+    """
+    path = Path(path)
+    if path.suffix.lower() in (".parquet", ".pq"):
+        return pd.read_parquet(path)
+    with open(path, newline="", encoding="utf-8-sig") as file:
+        first = file.readline()
+    if not first.strip():
+        raise ValueError(f"{path} is empty: its first line must name the columns")
+    separator = max(",;\t", key=first.count)
+    names = next(csv.reader([first], delimiter=separator))
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise ValueError(f"{path} has two columns {sorted(twice)[0]!r}: rename one")
+    try:
+        return pd.read_csv(
+            path,
+            sep=separator,
+            dtype=str,
+            keep_default_na=False,
+            encoding="utf-8-sig",
+            index_col=False,
+        )
+    except (pd.errors.ParserError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a column is taken for.
+
+    Parameters
+    ----------
+    name : str
+    kind : {"number", "date", "category"}, or "" if it is left out
+    note : str
+        Why, and what is missing.
+    """
+
+    name: str
+    kind: str
+    note: str = ""
+
+
+def describe_columns(frame, *, categories=(), left_out=()):
+    """Find what each column is to be taken for.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+    categories, left_out : sequences of str
+        Names of columns that are categories whatever they hold, and of others that are
+        not to be used.
+
+    Returns
+    -------
+    list of Column
+
+    Raises
+    ------
+    ValueError
+        If a column is mostly numbers but not all; the message names column and row.
+    """
+    for name in (*categories, *left_out):
+        _check_name(name, frame)
+    found = []
+    for name in frame.columns:
+        if name in left_out:
+            found.append(Column(name, "", "left out, as you said"))
+        else:
+            found.append(_describe(frame[name], name in categories))
+    return found
+
+
+def _check_name(name, frame):
+    if name not in frame.columns:
+        known = ", ".join(map(str, frame.columns))
+        raise ValueError(f"there is no column {name!r}; the file has {known}")
+
+
+def _describe(column, asked_for):
+    cells = _Cells(column)
+    gaps = int(cells.missing.sum())
+    note = f"{gaps:,} of {len(column):,} missing" if gaps else ""
+    different = cells.texts[~cells.missing].unique()
+    if len(different) < 2:
+        what = f"always {different[0]!r}" if len(different) else "empty"
+        return Column(column.name, "", f"left out: {what}")
+    if asked_for:
+        if len(different) > MOST_ASKED_FOR:
+            raise ValueError(
+                f"column {column.name!r} has {len(different):,} different texts; "
+                f"categories are {MOST_ASKED_FOR:,} at most"
+            )
+        return Column(column.name, "category", _join(f"{len(different)} kinds", note))
+    if cells.is_number.all():
+        return Column(column.name, "number", note)
+    if cells.is_date.all():
+        return Column(column.name, "date", _join("counted in days", note))
+    if len(different) > FEW_TEXTS and cells.is_number.mean() > MOSTLY:
+        cells.raise_first(~cells.is_number, "is not a number")
+    if len(different) > MOST_CATEGORIES:
+        return Column(column.name, "", f"left out: {len(different):,} different texts")
+    return Column(column.name, "category", _join(f"{len(different)} kinds", note))
+
+
+def _join(*notes):
+    return ", ".join(note for note in notes if note)
+
+
+class _Cells:
+    """The cells of a column as texts, and what they may be; gaps are anything."""
+
+    def __init__(self, column):
+        self._name = column.name
+        if pd.api.types.is_datetime64_any_dtype(column):
+            column = column.dt.strftime("%Y-%m-%d %H:%M:%S")
+        elif pd.api.types.is_bool_dtype(column):
+            column = column.map({True: "yes", False: "no"})
+        texts = column.astype(object).where(column.notna(), "").astype(str).str.strip()
+        self.texts = texts.reset_index(drop=True)
+        self.missing = self.texts.str.lower().isin(MISSING)
+
+    @property
+    def numbers(self):
+        """Numbers, NaN where there is none."""
+        numbers = pd.to_numeric(self.texts.where(~self.missing), errors="coerce")
+        return numbers.astype(np.float64).replace([np.inf, -np.inf], np.nan)
+
+    @property
+    def days(self):
+        """Days since 1970, NaN where there is no date."""
+        texts = self.texts.where(~self.missing & self.texts.str.fullmatch(DATE))
+        times = pd.to_datetime(texts, errors="coerce", utc=True, format="mixed")
+        return (times - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
+
+    @property
+    def is_number(self):
+        return self.numbers.notna() | self.missing
+
+    @property
+    def is_date(self):
+        return self.days.notna() | self.missing
+
+    def take(self, kind):
+        """Turn cells into numbers, or texts of categories."""
+        if kind == "category":
+            return self.texts.where(~self.missing, NO_CATEGORY).astype(object)
+        good, values, what = self.is_number, self.numbers, "is not a number"
+        if kind == "date":
+            good, values, what = self.is_date, self.days, "is not a date"
+        if not good.all():
+            self.raise_first(~good, what)
+        return values
+
+    def raise_first(self, bad, what):
+        """Raise an error that names the first bad cell."""
+        row = int(np.flatnonzero(bad)[0])
+        raise ValueError(
+            f"column {self._name!r}, row {row + 1}: {self.texts[row]!r} {what} "
+            f"({int(bad.sum()):,} such rows); mend the file, or take the column for "
+            "categories, or leave it out"
+        )
+
+
+@register
+@dataclass(frozen=True, eq=False)
+class TableModel:
+    """A machine for the rows of a table, with all that turns cells into numbers.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+        Of numbers and texts, to predictions.
+    columns : tuple of (name, kind)
+        Those that it takes.
+    target : str
+    task : {"regression", "quantiles", "classes"}
+    scores : dict
+        Of rows that no fit has seen, if there were some.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> from pskernels.table import TableModel
+    >>> rng = np.random.default_rng(0)
+    >>> frame = pd.DataFrame({"a": rng.normal(size=300), "b": ["x", "y", "z"] * 100})
+    >>> frame["y"] = np.sin(frame["a"]) + (frame["b"] == "x")
+    >>> model = TableModel.fit(frame, "y", budget="2 s")
+    >>> model.predict(frame.drop(columns="y")).columns.tolist()
+    ['y']
+    """
+
+    pipeline: Pipeline
+    columns: tuple
+    target: str
+    task: str
+    scores: dict = field(default_factory=dict)
+
+    def __post_init__(self):
+        pairs = all(len(pair) == 2 and pair[1] in KINDS for pair in self.columns)
+        if not (isinstance(self.pipeline, Pipeline) and self.task in TASKS and pairs):
+            raise ValueError("a model of a table must have a pipeline and columns")
+
+    @classmethod
+    def fit(
+        cls,
+        frame,
+        target,
+        *,
+        quantiles=None,
+        classes=None,
+        categories=(),
+        left_out=(),
+        budget="30 s",
+        random_state=0,
+        verbose=0,
+    ):
+        """Fit a machine that chooses everything itself.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame
+        target : str
+            The column to predict.  Rows where it is missing are left out.
+        quantiles : sequence of float, optional
+            Levels; without them the mean is predicted, or classes.
+        classes : bool, optional
+            None means classes if the target is text.
+        categories, left_out : sequences of str
+            As for `describe_columns`.
+        budget : str or float
+            Time for the fit.
+        random_state, verbose : int
+
+        Returns
+        -------
+        TableModel
+        """
+        _check_name(target, frame)
+        targets = _Cells(frame[target])
+        kept = ~targets.missing.to_numpy()
+        if kept.sum() < 10:
+            raise ValueError(f"column {target!r} has {kept.sum()} values: too few")
+        if classes is None:
+            classes = not targets.is_number.all() and quantiles is None
+        if classes and quantiles is not None:
+            raise ValueError("there are quantiles of numbers, not of classes")
+        y = targets.take("category" if classes else "number")[kept].to_numpy()
+        rest = frame.drop(columns=target)
+        described = describe_columns(rest, categories=categories, left_out=left_out)
+        columns = tuple((one.name, one.kind) for one in described if one.kind)
+        if not columns:
+            raise ValueError("no column is left to predict from")
+        options = dict(budget=budget, random_state=random_state, verbose=verbose)
+        task, machine = "regression", AutoKernelRegressor(**options)
+        if quantiles is not None:
+            task = "quantiles"
+            machine = AutoQuantileRegressor(
+                quantiles=list(quantiles), calibration="split", **options
+            )
+        elif classes:
+            task, machine = "classes", AutoKernelClassifier(**options)
+        pipeline = make_pipeline(_make_encoder(columns), machine)
+        pipeline.fit(_prepare(rest, columns)[kept], y)
+        return cls(pipeline, columns, target, task)
+
+    def predict(self, frame):
+        """Predict a row for each row of a table.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame
+            Which has all columns of the fit, in any order.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The target; or a column for each level, or for each class the probability.
+        """
+        X = self.prepare(frame)
+        machine = self.pipeline[-1]
+        if self.task == "regression":
+            return pd.DataFrame({self.target: self.pipeline.predict(X)})
+        if self.task == "quantiles":
+            law = machine.predict_distribution(self.pipeline[:-1].transform(X))
+            levels = law.quantile(machine.quantiles_)
+            names = [f"{self.target}_{level:g}" for level in machine.quantiles_]
+            return pd.DataFrame(levels, columns=names)
+        shares = self.pipeline.predict_proba(X)
+        names = [f"P({self.target}={label})" for label in machine.classes_]
+        found = pd.DataFrame(shares, columns=names)
+        found.insert(0, self.target, machine.classes_[shares.argmax(axis=1)])
+        return found
+
+    def prepare(self, frame):
+        """Turn cells into numbers and texts, by what the columns were in the fit."""
+        for name, _ in self.columns:
+            _check_name(name, frame)
+        return _prepare(frame, self.columns)
+
+    def count_unknown(self, frame):
+        """Count cells of categories that the fit did not have: {column: count}."""
+        encoder = self.pipeline[0].named_transformers_.get("categories")
+        names = [name for name, kind in self.columns if kind == "category"]
+        if encoder is None:
+            return {}
+        X = self.prepare(frame)
+        counts = {
+            name: int((~X[name].isin(known)).sum())
+            for name, known in zip(names, encoder.categories_, strict=True)
+        }
+        return {name: count for name, count in counts.items() if count}
+
+    def score(self, frame):
+        """Score predictions of rows whose target is known.
+
+        Returns
+        -------
+        dict
+            "R²" and "mean absolute error"; for quantiles "mean pinball loss", the share
+            of rows between the lowest and the highest level, and what it should be; for
+            classes "accuracy" and "log-loss"; "of a constant" is what predicting the
+            same for all of these rows would have.
+        """
+        known = frame[self.has_target(frame)]
+        y, found = self.get_targets(known), self.predict(known)
+        if self.task == "regression":
+            predicted = found[self.target].to_numpy()
+            return {
+                "R²": float(r2_score(y, predicted)),
+                "mean absolute error": float(mean_absolute_error(y, predicted)),
+                "of a constant": float(np.abs(y - np.median(y)).mean()),
+            }
+        if self.task == "quantiles":
+            levels = np.asarray(self.pipeline[-1].quantiles_)
+            constant = np.tile(np.quantile(y, levels), (len(y), 1))
+            scores = {
+                "mean pinball loss": pinball_loss(y, found.to_numpy(), levels),
+                "of a constant": pinball_loss(y, constant, levels),
+            }
+            if len(levels) > 1:
+                share = levels[-1] - levels[0]
+                inside = coverage(y, found.iloc[:, 0], found.iloc[:, -1])
+                scores[f"share of rows in the outer interval ({share:.0%})"] = inside
+            return scores
+        labels = list(self.pipeline[-1].classes_)
+        known = np.isin(y, labels)
+        shares = found.iloc[:, 1:].to_numpy()[known]
+        counts = pd.Series(y[known]).value_counts(normalize=True)
+        return {
+            "accuracy": float(np.mean(found[self.target].to_numpy() == y)),
+            "log-loss": float(log_loss(y[known], shares, labels=labels)),
+            "of a constant": float(-(counts * np.log(counts)).sum()),
+        }
+
+    def has_target(self, frame):
+        """Tell which rows have a target, (n,)."""
+        _check_name(self.target, frame)
+        return ~_Cells(frame[self.target]).missing.to_numpy()
+
+    def get_targets(self, frame):
+        """Take the targets of rows that have one, (n,)."""
+        kind = "category" if self.task == "classes" else "number"
+        return _Cells(frame[self.target]).take(kind).to_numpy()
+
+    def get_importances(self):
+        """Sum the importances of features by column: a Series that adds up to 1."""
+        shares = self.pipeline[-1].feature_importances_
+        places = self.pipeline[0].output_indices_
+        totals = dict.fromkeys((name for name, _ in self.columns), 0.0)
+        for part, kinds in PARTS.items():
+            if part not in places:
+                continue
+            names = [name for name, kind in self.columns if kind in kinds]
+            step = self.pipeline[0].named_transformers_[part]
+            for name, share in zip(
+                _source_columns(step, names), shares[places[part]], strict=True
+            ):
+                totals[name] += float(share)
+        return pd.Series(totals).sort_values(ascending=False)
+
+    def with_scores(self, scores):
+        """Return the same model, with scores of rows that it has not seen."""
+        state = {one.name: getattr(self, one.name) for one in fields(self)}
+        return TableModel(**(state | {"scores": scores}))
+
+    def save(self, path):
+        """Write the model to a file; `pskernels.estimators.load` reads it."""
+        save(self, path)
+
+
+# Steps of the encoder, and the kinds of columns that they take.
+PARTS = {"numbers": ("number", "date"), "categories": ("category",)}
+
+
+def _make_encoder(columns):
+    """Make the step that scales numbers and spreads categories."""
+    numbers = make_pipeline(
+        SimpleImputer(strategy="median", add_indicator=True), StandardScaler()
+    )
+    categories = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    steps = {"numbers": numbers, "categories": categories}
+    chosen = {
+        part: [name for name, kind in columns if kind in kinds]
+        for part, kinds in PARTS.items()
+    }
+    return ColumnTransformer(
+        [(part, steps[part], names) for part, names in chosen.items() if names]
+    )
+
+
+def _prepare(frame, columns):
+    return pd.DataFrame(
+        {name: _Cells(frame[name]).take(kind) for name, kind in columns}
+    )
+
+
+def _source_columns(step, names):
+    """Tell of each feature of a step which column it comes from."""
+    if isinstance(step, OneHotEncoder):
+        counts = [len(known) for known in step.categories_]
+        return np.repeat(names, counts)
+    gaps = [names[number] for number in step[0].indicator_.features_]
+    return [*names, *gaps]

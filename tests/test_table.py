@@ -1,0 +1,227 @@
+"""Tables in files: what columns are taken for, models, and the commands."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pskernels import __main__
+from pskernels.estimators import load
+from pskernels.table import TableModel, describe_columns, read_table
+
+BUDGET = "1 s"
+
+
+def make_frame(n=400, seed=0):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "income": rng.normal(3, 1, size=n),
+            "rooms": rng.integers(1, 6, size=n),
+            "town": rng.choice(["Aix", "Brest", "Cahors"], size=n),
+            "sold": pd.Timestamp("2020-01-01")
+            + pd.to_timedelta(rng.integers(0, 700, size=n), unit="D"),
+            "id": [f"house {number}" for number in range(n)],
+            "country": "F",
+        }
+    )
+    worth = {"Aix": 2.0, "Brest": 0.0, "Cahors": -1.0}
+    price = frame["income"] + 0.5 * frame["rooms"] + frame["town"].map(worth)
+    frame["price"] = price + 0.1 * rng.normal(size=n)
+    frame["cheap"] = np.where(price < price.median(), "yes", "no")
+    return frame
+
+
+@pytest.fixture
+def houses(tmp_path):
+    path = tmp_path / "houses.csv"
+    frame = make_frame()
+    frame.loc[3, "income"] = np.nan
+    frame.loc[4, "town"] = None
+    frame.loc[5, "price"] = np.nan
+    frame.to_csv(path, index=False)
+    return path
+
+
+def run(*arguments):
+    __main__.main([str(argument) for argument in arguments])
+
+
+def test_columns_are_told(houses):
+    columns = describe_columns(read_table(houses), left_out=["cheap"])
+    assert {one.name: (one.kind, one.note) for one in columns} == {
+        "income": ("number", "1 of 400 missing"),
+        "rooms": ("number", ""),
+        "town": ("category", "3 kinds, 1 of 400 missing"),
+        "sold": ("date", "counted in days"),
+        "id": ("", "left out: 400 different texts"),
+        "country": ("", "left out: always 'F'"),
+        "price": ("number", "1 of 400 missing"),
+        "cheap": ("", "left out, as you said"),
+    }
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_separators(separator, tmp_path):
+    frame = make_frame(20)
+    path = tmp_path / "table.csv"
+    frame.to_csv(path, index=False, sep=separator)
+    assert read_table(path).columns.tolist() == frame.columns.tolist()
+    np.testing.assert_array_equal(
+        read_table(path)["income"].astype(float), frame["income"]
+    )
+
+
+def test_parquet_is_as_csv(tmp_path):
+    frame = make_frame()
+    frame.to_parquet(tmp_path / "table.parquet")
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    described = [
+        describe_columns(read_table(tmp_path / f"table.{ending}"))
+        for ending in ("parquet", "csv")
+    ]
+    assert described[0] == described[1]
+
+
+def test_fit_and_predict(houses, tmp_path, capsys):
+    model, plot = tmp_path / "model.npz", tmp_path / "model.png"
+    run("fit", houses, "--target", "price", "--budget", BUDGET, "--out", model,
+        "--plot", plot, "--leave-out", "cheap", "--quiet")  # fmt: skip
+    printed = capsys.readouterr().out
+    assert re.search(r"town +category +3 kinds, 1 of 400 missing", printed)
+    assert float(re.search(r"R² +(\S+)", printed)[1]) > 0.95
+    assert re.search(r"what matters: .*income \d+%", printed)
+    assert "certified" in printed
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+    new = make_frame(seed=1)
+    new.loc[0, "town"] = "Dax"
+    new["rooms"] = new["rooms"].astype(object)
+    new.loc[1, "rooms"] = "?"
+    new.to_csv(tmp_path / "new.csv", index=False)
+    run("predict", model, tmp_path / "new.csv", "--out", tmp_path / "out.csv")
+    told = capsys.readouterr().err
+    assert "column 'town': 1 rows of kinds that the fit did not have" in told
+    assert float(re.search(r"price is known: R² (\S+),", told)[1]) > 0.95
+    predicted = pd.read_csv(tmp_path / "out.csv")
+    assert predicted.columns.tolist() == ["price"]
+    error = np.abs(predicted["price"] - new["price"])[2:]
+    assert error.mean() < 0.3
+    # and the file is a model that Python can load
+    loaded = load(model)
+    assert isinstance(loaded, TableModel)
+    np.testing.assert_allclose(
+        loaded.predict(new)["price"], predicted["price"], rtol=1e-12
+    )
+    run("predict", model, tmp_path / "new.csv")
+    assert capsys.readouterr().out.splitlines()[0] == "price"
+
+
+def test_quantiles(houses, tmp_path, capsys):
+    model = tmp_path / "model.npz"
+    run("fit", houses, "--target", "price", "--quantiles", "0.9,0.1,0.5", "--budget",
+        BUDGET, "--out", model, "--leave-out", "cheap,id", "--quiet", "--test", 0,
+        "--plot", tmp_path / "model.png")  # fmt: skip
+    assert "not seen" not in capsys.readouterr().out
+    found = load(model).predict(make_frame(seed=2))
+    assert found.columns.tolist() == ["price_0.1", "price_0.5", "price_0.9"]
+    assert (np.diff(found, axis=1) >= 0).all()
+    y = make_frame(seed=2)["price"]
+    inside = ((found["price_0.1"] <= y) & (y <= found["price_0.9"])).mean()
+    assert inside == pytest.approx(0.8, abs=0.15)
+
+
+@pytest.mark.parametrize("flags", [(), ("--classes",)])
+def test_classes(flags, tmp_path, capsys):
+    frame = make_frame().drop(columns=["price", "id"])
+    if flags:
+        frame["cheap"] = (frame["cheap"] == "yes").astype(int)
+    frame.to_csv(tmp_path / "houses.csv", index=False)
+    run("fit", tmp_path / "houses.csv", "--target", "cheap", "--budget", BUDGET, *flags,
+        "--out", tmp_path / "model.npz", "--quiet",
+        "--plot", tmp_path / "model.png")  # fmt: skip
+    printed = capsys.readouterr().out
+    assert float(re.search(r"accuracy +(\S+)", printed)[1]) > 0.85
+    found = load(tmp_path / "model.npz").predict(frame)
+    labels = ["0", "1"] if flags else ["no", "yes"]
+    assert found.columns.tolist() == ["cheap", *(f"P(cheap={one})" for one in labels)]
+    np.testing.assert_allclose(found.iloc[:, 1:].sum(axis=1), 1)
+
+
+def test_importances_are_those_of_columns():
+    frame = make_frame()
+    frame.loc[:40, "income"] = np.nan
+    model = TableModel.fit(
+        frame, "price", left_out=["cheap", "id"], budget=BUDGET, random_state=0
+    )
+    shares = model.get_importances()
+    assert set(shares.index) == {"income", "rooms", "town", "sold"}
+    assert shares.sum() == pytest.approx(1)
+    assert shares["sold"] < 0.2 < shares["town"]
+
+
+@pytest.mark.parametrize(
+    "change, arguments, message",
+    [
+        (
+            lambda frame: frame.assign(
+                income=frame["income"].astype(object).where(frame.index != 7, "lots")
+            ),
+            [],
+            r"column 'income', row 8: 'lots' is not a number \(1 such rows\)",
+        ),
+        (lambda frame: frame, ["--target", "prise"], "no column 'prise'; the file has"),
+        (lambda frame: frame, ["--categories", "toun"], "no column 'toun'"),
+        (lambda frame: frame, ["--quantiles", "a,b"], "quantiles must be numbers"),
+        (lambda frame: frame, ["--budget", "soon"], "budget must be seconds"),
+        (
+            lambda frame: frame,
+            ["--quantiles", "0.1,0.9", "--classes"],
+            "not of classes",
+        ),
+        (lambda frame: frame[["price", "country"]], [], "no column is left"),
+        (lambda frame: frame[:5], [], "too few"),
+    ],
+)
+def test_errors_are_a_line_that_names_the_place(
+    change, arguments, message, tmp_path, capsys
+):
+    path = tmp_path / "houses.csv"
+    change(make_frame()).to_csv(path, index=False)
+    arguments = [
+        *([] if "--target" in arguments else ["--target", "price"]),
+        *arguments,
+    ]
+    with pytest.raises(SystemExit) as end:
+        run("fit", path, *arguments, "--test", 0, "--quiet")
+    assert end.value.code == 2
+    told = capsys.readouterr().err
+    assert re.search(message, told)
+    assert told.startswith("pskernels fit: ") and told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [("", "is empty"), ("a,a\n1,2\n", "two columns 'a'"), ("a,b\n1,2,3,4\n1\n", "")],
+)
+def test_files_that_are_no_tables(text, message, tmp_path, capsys):
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    with pytest.raises(SystemExit):
+        run("fit", path, "--target", "a")
+    assert message in capsys.readouterr().err
+
+
+def test_predict_names_what_is_missing(houses, tmp_path, capsys):
+    model = TableModel.fit(
+        read_table(houses), "price", left_out=["cheap", "id"], budget=BUDGET
+    )
+    model.save(tmp_path / "model.npz")
+    make_frame().drop(columns="town").to_csv(tmp_path / "new.csv", index=False)
+    with pytest.raises(SystemExit):
+        run("predict", tmp_path / "model.npz", tmp_path / "new.csv")
+    assert "no column 'town'" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        run("predict", tmp_path / "nothing.npz", tmp_path / "new.csv")
+    assert "No such file" in capsys.readouterr().err
