@@ -118,8 +118,8 @@ def run(n, d, s, n_threads=None):
             f"{peak / 1e6:>9.1f}{error:>9.1e}{rare_error:>9.1e}"
         )
     print(
-        "peak MB counts the results; error is ‖K - K Sᵀ(S K Sᵀ)†S K‖ / ‖K‖, rare that of "
-        f"the\n{len(rare)} points of a cluster apart.  Nyström meets the fewest points and "
-        "is the fastest;\np-SR and p-SG meet more of them, and what is rare is not missed.  "
-        'Machines choose\nbetween the two by the data (p="auto").'
+        "peak MB counts the results; error is ‖K - K Sᵀ(S K Sᵀ)†S K‖ / ‖K‖, rare that\n"
+        f"of the {len(rare)} points of a cluster apart.  Nyström meets the fewest\n"
+        "points and is the fastest; p-SR and p-SG meet more of them, and do not miss\n"
+        'what is rare.  Machines choose between the two by the data (p="auto").'
     )

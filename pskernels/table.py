@@ -9,6 +9,7 @@ scikit-learn: ``pip install pskernels[table]``.
 """
 
 import csv
+import warnings
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
@@ -71,14 +72,20 @@ def read_table(path):
     if twice:
         raise ValueError(f"{path} has two columns {sorted(twice)[0]!r}: rename one")
     try:
-        return pd.read_csv(
-            path,
-            sep=separator,
-            dtype=str,
-            keep_default_na=False,
-            encoding="utf-8-sig",
-            index_col=False,
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            return pd.read_csv(
+                path,
+                sep=separator,
+                dtype=str,
+                keep_default_na=False,
+                encoding="utf-8-sig",
+                index_col=False,
+            )
+    except pd.errors.ParserWarning:
+        raise ValueError(
+            f"{path} has lines of more cells than there are names"
+        ) from None
     except (pd.errors.ParserError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: {error}") from error
 
