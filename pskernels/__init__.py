@@ -15,6 +15,8 @@ except ImportError as error:
         "(`python -P` does not look into the current folder)"
     ) from error
 
+import importlib
+
 from pskernels.compression import Compression
 from pskernels.distribution import QuantileDistribution
 from pskernels.feature_map import FeatureMap
@@ -138,3 +140,16 @@ __all__ = [
     "solve_quantiles",
     "solve_softmax",
 ]
+
+# Parts that are imported when they are asked for: some need other packages.
+_PARTS = ("dask", "estimators", "onnx", "skpro", "table", "theory")
+
+
+def __getattr__(name):
+    if name in _PARTS:
+        return importlib.import_module(f"pskernels.{name}")
+    raise AttributeError(f"module 'pskernels' has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted([*globals(), *_PARTS])

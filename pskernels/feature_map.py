@@ -111,7 +111,7 @@ class FeatureMap(KernelMap):
     ----------
     kernel : str, kernel object or callable
         As for `sketch_gram`.
-    gamma : float, "scale" or "median", optional
+    gamma : float, "scale", "auto" or "median", optional
         Scale of the kernel.  None means "scale": 1 / the sum of the
         columns' variances.
     metric : array of shape (d,) or (r, d), or Metric, optional

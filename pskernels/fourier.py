@@ -31,7 +31,7 @@ class RandomFourierFeatures(KernelMap):
         D, even.
     kernel : str or kernel object
         "rbf", "laplacian" or a Matérn kernel.
-    gamma : float, "scale" or "median", optional
+    gamma : float, "scale", "auto" or "median", optional
         Scale of the kernel.  None means "scale": 1 / the sum of the
         columns' variances.
     random_state : None, int, numpy Generator or numpy RandomState

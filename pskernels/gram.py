@@ -84,7 +84,7 @@ def sketch_gram(
         only rows of landmarks are read); an object such as
         ``Matern(0.5, nu=2.5)``; or a function of two arrays of points,
         (a, d) and (b, d), that returns their kernel values, (a, b).
-    gamma : float, "scale" or "median", optional
+    gamma : float, "scale", "auto" or "median", optional
         Scale of the kernel.  None means "scale": 1 / the sum of the
         columns' variances.
     metric : array of shape (d,) or (r, d), or Metric, optional

@@ -29,7 +29,7 @@ from pskernels.point_metric import Metric, get_metric
 
 LOG2_E = 1 / math.log(2)
 
-GAMMA_RULES = ("scale", "median")
+GAMMA_RULES = ("scale", "auto", "median")
 # Smaller ones have lost digits, or all of them.
 SMALLEST_VARIANCE = 1e-300
 MAX_DEGREE = 1000
@@ -80,7 +80,8 @@ class GammaKernel(Kernel):
 
     "scale" (the default) is 1 / the sum of the columns' variances, which no shift of a
     column changes; on standardised features that is scikit-learn's
-    1 / (n_features · X.var()).  "median" comes from the median distance of two points.
+    1 / (n_features · X.var()).  "auto" is 1 / n_features, as in scikit-learn, and
+    "median" comes from the median distance of two points.
     """
 
     gamma: float | str | None = None
@@ -110,6 +111,8 @@ class GammaKernel(Kernel):
         """
         if self.gamma == "scale":
             gamma = _scale_gamma(X, variance)
+        elif self.gamma == "auto":
+            gamma = 1 / X.shape[1]
         elif self.gamma == "median":
             gamma = self._median_gamma(X, memory_limit)
         else:
@@ -153,7 +156,7 @@ class RBF(GammaKernel):
 
     Parameters
     ----------
-    gamma : float, "scale" or "median", optional
+    gamma : float, "scale", "auto" or "median", optional
         None means "scale": 1 / the sum of the columns' variances.  "median" is
         1 / (2 · the median of ‖x - x'‖²), on a subsample.
     """
@@ -176,7 +179,7 @@ class Laplacian(GammaKernel):
 
     Parameters
     ----------
-    gamma : float, "scale" or "median", optional
+    gamma : float, "scale", "auto" or "median", optional
         None means "scale", as for `RBF`; "median" is 1 / the median of ‖x - x'‖₁.
     """
 
@@ -198,7 +201,7 @@ class Matern(GammaKernel):
 
     Parameters
     ----------
-    gamma : float, "scale" or "median", optional
+    gamma : float, "scale", "auto" or "median", optional
         As for `RBF`.
     nu : {0.5, 1.5, 2.5}
     """
@@ -237,7 +240,7 @@ class Polynomial(GammaKernel):
 
     Parameters
     ----------
-    gamma : float, "scale" or "median", optional
+    gamma : float, "scale", "auto" or "median", optional
         As for `RBF`.
     degree : int
     coef0 : float

@@ -58,7 +58,8 @@ def finish_convergence(ax, x, tol):
     ax.set_yscale("log")
     ax.set_xlabel(x)
     ax.set_ylabel("certified gap / objective")
-    ax.legend()
+    # above the axes, since lines fall from one corner to the other
+    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False, fontsize="small")
 
 
 def _with_labels(results):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -154,3 +155,33 @@ def test_calibration_of_distributions(rng):
     with pytest.raises(TypeError, match="SketchedQuantileRegressor"):
         other = SketchedKernelRegressor(random_state=0).fit(X, y)
         PITDisplay.from_estimator(other, X, y)
+
+
+@pytest.mark.parametrize(
+    "display, options, message",
+    [
+        (QuantileDisplay, dict(X=np.zeros((3, 2))), "a fitted SketchedQuantileRegr"),
+        (CVResultsDisplay, {}, "a fitted search"),
+        (ConvergenceDisplay, {}, "a fitted machine of pskernels"),
+    ],
+)
+def test_other_estimators_are_refused_in_words(display, options, message):
+    other = Ridge().fit(np.eye(2), [0.0, 1.0])
+    with pytest.raises(TypeError, match=f"{message}.*got Ridge"):
+        display.from_estimator(other, **options)
+
+
+def test_outliers_do_not_stretch_quantiles(rng):
+    X = rng.uniform(size=(400, 1))
+    y = X[:, 0] + rng.normal(size=400)
+    y[0] = 1e6
+    model = SketchedQuantileRegressor(random_state=0).fit(X, y)
+    display = QuantileDisplay.from_estimator(model, X, y)
+    assert display.ax_.get_ylim()[1] < 100
+
+
+def test_numbers_of_losses_are_short(rng):
+    X = rng.normal(size=(100, 2))
+    model = SketchedKernelRegressor(kappa=1.23456789, random_state=0).fit(X, X[:, 0])
+    (label,) = ConvergenceDisplay.from_estimator(model).histories
+    assert "kappa=1.23," in label.replace(")", ",")

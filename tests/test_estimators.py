@@ -534,7 +534,10 @@ def test_mistakes_get_an_answer(rng):
     "parameters, message",
     [
         (dict(kernel="rbf2"), "kernel must be one of 'rbf'"),
-        (dict(gamma="skale"), "gamma must be a positive number, 'scale', 'median' or"),
+        (
+            dict(gamma="skale"),
+            "gamma must be a positive number, 'scale', 'auto', 'median' or",
+        ),
         (dict(gamma=-1.0), "gamma must be positive"),
         (dict(sketch="p-s"), "sketch must be one of 'p-sr'"),
         (dict(sketch=3), "sketch must be one of .* or a drawn Sketch, got 3"),

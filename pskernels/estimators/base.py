@@ -262,8 +262,8 @@ class SketchedEstimator(BaseEstimator):
         """Make the kernel of the parameters, for one gamma."""
         if isinstance(gamma, str) and gamma not in GAMMA_RULES:
             raise ValueError(
-                "gamma must be a positive number, 'scale', 'median' or, if there is a "
-                f"y, 'cv', got {gamma!r}"
+                "gamma must be a positive number, 'scale', 'auto', 'median' or, if "
+                f"there is a y, 'cv', got {gamma!r}"
             )
         return get_kernel(self.kernel, gamma, self.metric)
 

@@ -13,6 +13,8 @@ from pskernels._validation import check_option
 from pskernels.plots import draw_history, finish_convergence, get_axes
 
 GRID_POINTS = 200
+# The share of points that may lie above, or below, what is shown.
+OUTLIERS = 0.005
 
 
 class QuantileDisplay:
@@ -62,7 +64,7 @@ class QuantileDisplay:
         QuantileDisplay
         """
         check_is_fitted(estimator)
-        quantiles = _last_step(estimator).quantiles_
+        quantiles = _get_learnt(estimator, "quantiles_", "SketchedQuantileRegressor")
         names = getattr(estimator, "feature_names_in_", None)
         number = _feature_number(feature, names, estimator.n_features_in_)
         if sp.issparse(X):
@@ -101,17 +103,49 @@ class QuantileDisplay:
         """
         self.ax_ = get_axes(ax)
         self.figure_ = self.ax_.figure
-        if self.points is not None:
-            self.ax_.plot(*self.points, ".", color="0.8", markersize=3, zorder=0)
         self.lines_ = [
             self.ax_.plot(self.values, column, label=f"{level:g}")[0]
             for level, column in zip(self.quantiles, self.predicted.T, strict=True)
         ]
+        if self.points is not None:
+            self.ax_.plot(*self.points, ".", color="0.8", markersize=3, zorder=0)
+            self.ax_.set_ylim(self._choose_range())
         self.ax_.set_xlabel(self.name)
         self.ax_.set_ylabel("y")
         self.ax_.set_title("all other features at their medians", fontsize="small")
         self.ax_.legend(title="quantile")
         return self
+
+    def _choose_range(self):
+        """Find a range of y that a few outliers do not stretch."""
+        shares = np.quantile(self.points[1], [OUTLIERS, 1 - OUTLIERS])
+        low = min(shares[0], self.predicted.min())
+        high = max(shares[1], self.predicted.max())
+        margin = 0.05 * (high - low) or 1.0
+        return low - margin, high + margin
+
+
+def _get_learnt(estimator, name, expected):
+    """Take what the machine at the end of a pipeline has learnt, if it has."""
+    machine = _last_step(estimator)
+    if not hasattr(machine, name):
+        raise TypeError(
+            f"this plot is for a fitted {expected}, or a Pipeline that ends with one, "
+            f"got {type(machine).__name__}"
+        )
+    return getattr(machine, name)
+
+
+def _describe_loss(loss):
+    """Name a loss, its numbers in three digits."""
+    numbers = [f"{name}={_shorten(value)}" for name, value in vars(loss).items()]
+    return f"{type(loss).__name__}({', '.join(numbers)})"
+
+
+def _shorten(value):
+    if np.ndim(value):
+        return "[" + ", ".join(map(_shorten, value)) + "]"
+    return f"{value:.3g}" if isinstance(value, Real) else str(value)
 
 
 def _last_step(estimator):
@@ -173,7 +207,7 @@ class CVResultsDisplay:
         CVResultsDisplay
         """
         check_is_fitted(estimator)
-        results = estimator.cv_results_
+        results = _get_learnt(estimator, "cv_results_", "search")
         # without the names of steps of a pipeline
         params = [
             {name.rpartition("__")[2]: value for name, value in candidate.items()}
@@ -274,9 +308,10 @@ class ConvergenceDisplay:
             raise ValueError("from_estimator needs at least one estimator")
         histories = {}
         for number, estimator in enumerate(map(_last_step, estimators)):
-            check_is_fitted(estimator, "history_")
-            label = f"{number}: {estimator.loss_}, alpha={estimator.alpha_:.3g}"
-            histories[label] = estimator.history_
+            check_is_fitted(estimator)
+            history = _get_learnt(estimator, "history_", "machine of pskernels")
+            name = _describe_loss(estimator.loss_)
+            histories[f"{number}: {name}, alpha={estimator.alpha_:.3g}"] = history
         display = cls(histories=histories, tol=estimator.tol, x=x)
         return display.plot(ax=ax)
 

@@ -428,7 +428,7 @@ class SketchedKernelRegressorCV(Search, SketchedKernelRegressor):
     alphas : sequence of float, optional
         Penalties to try; None means 1e-2, 1e-3, …, 1e-7, divided by a robust scale of y
         for losses that grow like |u - y|.
-    gammas : sequence of float, "scale" or "median", optional
+    gammas : sequence of float, "scale", "auto" or "median", optional
         Scales of the kernel to try.  None means 1/27, 1/9, 1/3, 1 and 3 times
         "scale" (of all points); nothing, if the kernel has none or is an object.
     kappas, epsilons : sequence of float or "auto"

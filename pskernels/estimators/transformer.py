@@ -28,7 +28,7 @@ class KernelSketch(
         as ``Matern(0.5, nu=2.5)``; or a function of two arrays of points.  "auto" is
         the best of "rbf", "laplacian", "matern12" and "matern32", by held-out points:
         `fit` needs y.
-    gamma : float, "scale" or "median", optional
+    gamma : float, "scale", "auto" or "median", optional
         Scale of the kernel.  None means "scale": 1 / the sum of the
         columns' variances.
     metric : array of shape (d,) or (r, d), "learn" or "learn-full", optional
