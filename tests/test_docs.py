@@ -1,6 +1,7 @@
 """Examples in docstrings and in the README run, and the README names real commands."""
 
 import doctest
+import inspect
 import re
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from pskernels import (
     distribution,
+    estimators,
     feature_map,
     fourier,
     gram,
@@ -27,6 +29,11 @@ from pskernels.estimators import (
     transformer,
 )
 from pskernels.theory import advice, bounds, satisfiability, spectrum
+
+
+def is_estimator(value):
+    return inspect.isclass(value) and hasattr(value, "get_params")
+
 
 README = Path(__file__).parent.parent / "README.md"
 
@@ -60,6 +67,20 @@ def test_docstring_examples(module):
     result = doctest.testmod(module)
     assert result.attempted > 0
     assert result.failed == 0
+
+
+@pytest.mark.parametrize(
+    "cls",
+    [one for one in map(vars(estimators).get, estimators.__all__) if is_estimator(one)],
+)
+def test_docstrings_are_complete_in_themselves(cls):
+    """Every parameter has an entry of its own, whatever the source refers to."""
+    listed = cls.__doc__.partition("\nAttributes\n")[0]
+    heads = re.findall(r"^(\w.*) : ", listed, re.M)
+    names = {name for head in heads for name in head.split(", ")}
+    assert set(inspect.signature(cls).parameters) <= names
+    assert "As for `" not in cls.__doc__
+    assert cls.__doc__.count("Parameters\n----------\n") == 1
 
 
 @pytest.fixture

@@ -36,6 +36,7 @@ from pskernels.estimators.displays import (
     QuantileDisplay,
     ReliabilityDisplay,
 )
+from pskernels.estimators.docs import complete_docstrings
 from pskernels.estimators.quantile import SketchedQuantileRegressor
 from pskernels.estimators.regressor import SketchedKernelRegressor
 from pskernels.estimators.saving import load, save
@@ -66,3 +67,18 @@ __all__ = [
     "load",
     "save",
 ]
+
+complete_docstrings(
+    [
+        KernelSketch,
+        SketchedKernelRegressor,
+        SketchedQuantileRegressor,
+        SketchedKernelClassifier,
+        SketchedKernelRegressorCV,
+        SketchedQuantileRegressorCV,
+        SketchedKernelClassifierCV,
+        AutoKernelRegressor,
+        AutoQuantileRegressor,
+        AutoKernelClassifier,
+    ]
+)
