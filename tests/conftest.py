@@ -1,5 +1,12 @@
+import os
 import sys
 from pathlib import Path
+
+# Tests that run side by side have a core each: threads that wait for one another would
+# spin.  Before NumPy is imported, which makes threads of its own.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    for name in ("PSKERNELS_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
 
 import numpy as np
 import pytest

@@ -1,5 +1,6 @@
 """Models inside other libraries for intervals and probabilities, where installed."""
 
+import re
 import warnings
 
 import numpy as np
@@ -8,6 +9,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
 
 import pskernels as psk
+from bench import peers
 from pskernels.estimators import (
     SketchedKernelClassifier,
     SketchedKernelRegressor,
@@ -109,3 +111,25 @@ def test_probabilities_by_scikit_learn(parts):
         for low in (0.1, 0.5, 0.8):
             chosen = (p >= low) & (p < low + 0.2)
             assert abs(p[chosen].mean() - (y_new > 0)[chosen].mean()) < 0.15
+
+
+@pytest.mark.parametrize("task", peers.TASKS)
+@pytest.mark.parametrize("method", ["pskernels", "SVR, SVC", "linear"])
+def test_the_benchmark_of_peers_measures(method, task):
+    found = peers.measure(method, task, "diabetes", 200)
+    if method == "SVR, SVC" and task == "quantiles":
+        assert found is None
+        return
+    assert min(found["fit"], found["predict"]) > 0
+    assert 0 < found["error"] < 1
+
+
+def test_a_method_has_a_process_of_its_own(capsys, tmp_path, monkeypatch):
+    kept = {name: peers.METHODS[name] for name in ("linear", "KernelRidge", "KeOps")}
+    monkeypatch.setattr(peers, "METHODS", kept)
+    path = tmp_path / "peers.png"
+    peers.main(["regression", "--sets", "diabetes", "--figure", str(path)])
+    printed = capsys.readouterr().out
+    assert "353 training points" in printed
+    assert re.search(r"^KernelRidge +\d+\.\d+ +\d", printed, re.M)
+    assert path.read_bytes().startswith(b"\x89PNG")
