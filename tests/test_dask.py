@@ -55,7 +55,14 @@ def split(array, sizes=(1000, 2500, 1, 2499)):
 OPTIONS = dict(n_components=20, random_state=0, memory_limit=2**20, gamma=0.2)
 
 
-@pytest.mark.parametrize("sizes", [(N,), (1000, 2500, 1, 2499), (500,) * 12])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        (1000, 2500, 1, 2499),
+        pytest.param((N,), marks=pytest.mark.long),
+        pytest.param((500,) * 12, marks=pytest.mark.long),
+    ],
+)
 def test_squares(sizes, client, data):
     X, y = data
     model = psk_dask.DaskSketchedKernelRegressor(
@@ -155,6 +162,7 @@ class StoppedError(Exception):
     pass
 
 
+@pytest.mark.long
 def test_a_fit_that_is_stopped_goes_on(client, data, tmp_path, monkeypatch):
     X, y = data
     path = tmp_path / "passes"

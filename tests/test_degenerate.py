@@ -1,5 +1,6 @@
 """Problems at the edge: certified, or refused with a clear message."""
 
+import os
 import warnings
 
 import numpy as np
@@ -272,7 +273,8 @@ def test_targets_beyond_float64_are_refused(scale, what, rng):
 def test_random_problems_in_higher_precision():
     """The stated gap against primal and dual objectives in long double."""
     wide, n_converged = np.longdouble, 0
-    for seed in range(150):
+    n_problems = 600 if "PSKERNELS_LONG" in os.environ else 60
+    for seed in range(n_problems):
         rng = np.random.default_rng(seed)
         loss = LOSS_OBJECTS[rng.integers(len(LOSS_OBJECTS))]
         n, r = rng.choice([2, 7, 60, 300]), rng.choice([1, 5, 40])
@@ -310,4 +312,4 @@ def test_random_problems_in_higher_precision():
         rounding = 1e-12 * primal + 10 * np.finfo(wide).eps * null
         assert primal - dual <= 1.001 * stated + rounding, seed
         n_converged += result.converged
-    assert n_converged >= 140
+    assert n_converged >= 0.93 * n_problems

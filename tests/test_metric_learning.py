@@ -74,6 +74,7 @@ def test_features_that_matter_are_found(kernel, hidden):
     assert learnt.kernel.metric.is_diagonal and learnt.kernel.name == kernel
 
 
+@pytest.mark.long
 def test_parts_behind_the_first_are_found(rng):
     """A metric that sees one product gives features of the other a weight of 0."""
     X = rng.normal(size=(3000, 10))
@@ -320,6 +321,7 @@ def test_a_transformer_learns_from_targets(hidden):
     assert model.score(X[1000:], y[1000:]) > 0.8
 
 
+@pytest.mark.long
 def test_compressed_models_keep_their_metric(hidden):
     X, y = hidden
     model = SketchedKernelRegressor(metric="learn", p=None, random_state=0).fit(X, y)
@@ -488,6 +490,7 @@ def test_batches_and_sources_take_the_alpha_that_was_learnt(hidden):
     assert source.alpha_ == pytest.approx(source._penalty / len(y))
 
 
+@pytest.mark.long
 def test_searches_over_kernels_metrics_and_rows(hidden):
     X, y = hidden
     search = SketchedKernelRegressorCV(

@@ -74,8 +74,20 @@ def objective_of(Z, y, loss, alpha, theta, intercept, weight=None):
     return np.average(values, weights=weight) + alpha / 2 * theta @ theta
 
 
-@pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize("loss", LOSSES, ids=str)
+@pytest.mark.parametrize(
+    "loss, fit_intercept",
+    [
+        # all of them have both, but corners, which take many passes, in .ci/long only
+        pytest.param(
+            loss,
+            fit_intercept,
+            marks=() if loss.smooth or fit_intercept == (k % 2) else pytest.mark.long,
+            id=f"{loss}-{fit_intercept}",
+        )
+        for k, loss in enumerate(LOSSES)
+        for fit_intercept in (True, False)
+    ],
+)
 def test_certified_gaps_hold(loss, fit_intercept, rng):
     """Against the optimum of a solver that has all points, to ten digits."""
     alpha, formed = 1e-3, LOSSES.index(loss) % 2 == int(fit_intercept)

@@ -238,6 +238,7 @@ class TestKSatisfiability:
         assert result.holds(expected[2] + 1e-6) == (expected[0] <= 0.5)
         assert not result.holds(expected[2] - 1e-6)
 
+    @pytest.mark.long
     def test_from_a_sketched_spectrum(self, rng):
         X = rng.uniform(size=(1500, 2))
         spectrum = theory.gram_spectrum(

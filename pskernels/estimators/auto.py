@@ -515,8 +515,8 @@ class AutoKernelRegressor(Auto, SketchedKernelRegressor):
     >>> X = rng.normal(size=(2000, 10))
     >>> y = np.sin(3 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=2000)
     >>> model = AutoKernelRegressor(budget="5 s", random_state=0).fit(X, y)
-    >>> sorted(model.feature_importances_.argsort()[-2:].tolist())
-    [0, 1]
+    >>> print(model.report_.splitlines()[0])
+    2000 points, 10 features, budget 5 s
     """
 
     _machine_type = SketchedKernelRegressor
