@@ -81,7 +81,7 @@ def make_parser():
         return command
 
     demo = add("demo", run_demo, "what it does, beside what one would take otherwise")
-    demo.add_argument("--n", type=int, default=4000, help="points (4,000)")
+    demo.add_argument("--n", type=int, default=2500, help="points (2,500)")
     demo.add_argument("--threads", type=int, help="all by default")
     demo.add_argument(
         "--plot", default="pskernels-demo.png", help="file (pskernels-demo.png)"
