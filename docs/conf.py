@@ -1,11 +1,12 @@
 """Sphinx: ``sphinx-build -W --keep-going -b html docs docs/_build/html``.
 
-Pages are Markdown.  Their ``python`` blocks run from top to bottom in one namespace, and
-a ``{plot}`` block shows the figures that it leaves: all by matplotlib's plot directive.
+Pages are Markdown.  If one has a ``{plot}`` block, its ``python`` blocks run, too, from
+top to bottom in one namespace, all by matplotlib's plot directive.
 """
 
 import re
 import tempfile
+from itertools import count
 
 from pskernels import __version__ as release
 
@@ -25,8 +26,6 @@ extensions = [
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 3
-# a transition between math blocks, or headings of the changelog that begin at a word
-suppress_warnings = ["myst.header"]
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
@@ -66,11 +65,15 @@ def run_blocks(app, docname, source):
     """Give the blocks of a page to the plot directive, if it has a plot of its own."""
     if not re.search(r"^```{plot}$", source[0], re.MULTILINE):
         return
-    contexts = iter(["reset"])
+    contexts, numbers = iter(["reset"]), count(1)
+    prefix = docname.replace("/", "-")
 
     def convert(block):
         lines = block[2].splitlines()
-        options = [f":context: {next(contexts, 'close-figs')}"]
+        options = [
+            f":context: {next(contexts, 'close-figs')}",
+            f":filename-prefix: {prefix}-{next(numbers)}",
+        ]
         if block[1] == "python":
             options.append(":nofigs:")
         while lines and lines[0].startswith(":"):
@@ -91,10 +94,8 @@ SPECIAL = re.compile(
 
 
 def escape(match):
-    """Write a special character, or what it belongs to, so that it stands for itself."""
-    kept, name, bar, number, item = match.group(
-        "kept", "name", "bar", "number", "item"
-    )
+    """Write what is special so that it stands for itself."""
+    kept, name, bar, number, item = match.group("kept", "name", "bar", "number", "item")
     if kept:
         return kept
     if name:

@@ -14,8 +14,10 @@ from pskernels.estimators import SketchedKernelRegressor, SketchedQuantileRegres
 
 rng = np.random.default_rng(0)
 X, X_new = rng.uniform(size=(4000, 1)), rng.uniform(size=(4000, 1))
-f = lambda X: np.sin(6 * X[:, 0]) + (0.1 + X[:, 0] ** 2) * rng.normal(size=len(X))
-y, y_new = f(X), f(X_new)
+y, y_new = (
+    np.sin(6 * X[:, 0]) + (0.1 + X[:, 0] ** 2) * rng.normal(size=4000)
+    for X in (X, X_new)
+)
 options = dict(calibration="split", gamma=10.0, random_state=0)
 models = {
     "one width": SketchedKernelRegressor(**options),
