@@ -35,9 +35,11 @@ napoleon_use_ivar = True
 napoleon_use_param = False
 napoleon_use_rtype = False
 
+smartquotes = False
 default_role = "py:obj"  # names in docstrings become links, where there is a page
 
 html_theme = "furo"
+pygments_dark_style = "github-dark"
 html_title = "pskernels"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
@@ -107,7 +109,11 @@ def escape(match):
 
 def escape_docstring(app, what, name, obj, options, lines):
     """Escape what is special in a docstring, after napoleon has found its sections."""
-    lines[:] = SPECIAL.sub(escape, "\n".join(lines)).split("\n")
+    text = SPECIAL.sub(escape, "\n".join(lines))
+    # several names in one field: spaces that do not part them, or a type is seen there
+    fields = re.compile(r"^:(?:ivar|vartype) [^:]*:", re.MULTILINE)
+    text = fields.sub(lambda field: field[0].replace(", ", ",\N{NO-BREAK SPACE}"), text)
+    lines[:] = text.split("\n")
 
 
 def setup(app):
