@@ -1,7 +1,7 @@
 """What sub-sampling misses, and a p-sparsified sketch does not.
 
-One point in two hundred lies in a far cluster.  Of 60 landmarks of Nyström's sketch
-next to none are there; each row of the p-sparsified one mixes some twenty points.
+Data that are made for it: one point in two hundred lies in a far cluster.  Of Nyström's
+60 landmarks one or none is there; each row of the other sketch mixes twenty points.
 """
 
 import sys
