@@ -2,6 +2,7 @@
 
 import argparse
 import platform
+from collections.abc import Sequence
 
 import numpy
 import scipy
@@ -10,7 +11,7 @@ import pskernels
 from pskernels import _bench, _demo, _engine, _threads
 
 
-def print_info():
+def print_info() -> None:
     """Print versions, and what computing will run on."""
     from threadpoolctl import threadpool_info
 
@@ -34,7 +35,7 @@ def print_info():
         )
 
 
-def main(arguments=None):
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m pskernels", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("info", help="versions, BLAS, OpenMP, SIMD level, threads")

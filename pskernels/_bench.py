@@ -4,14 +4,18 @@ The last row is what one would do without this library: form K with NumPy, and
 multiply it by a dense Gaussian sketch.
 """
 
+from typing import Any
+
 import numpy as np
 import scipy.linalg
 
 from pskernels._timing import fastest, peak_bytes
-from pskernels.gram import sketch_gram
+from pskernels._types import Array
+from pskernels.gram import SketchedGram, sketch_gram
 from pskernels.sketches import (
     Accumulation,
     CountSketch,
+    Distribution,
     Gaussian,
     PSparsified,
     SubSampling,
@@ -20,7 +24,7 @@ from pskernels.sketches import (
 ERROR_ROWS = 1000
 
 
-def make_points(n, d):
+def make_points(n: int, d: int) -> Array:
     """Draw uniform points, and √n of them in a cluster apart, as in the paper's study.
 
     Sub-sampling takes about s/√n points of that cluster, and may miss it.
@@ -32,7 +36,7 @@ def make_points(n, d):
     return X
 
 
-def rbf_kernel(X, Y, gamma):
+def rbf_kernel(X: Array, Y: Array, gamma: float) -> Array:
     """Compute the Gram matrix by NumPy, as fast as NumPy does it."""
     K = -2 * X @ Y.T
     K += (X**2).sum(axis=1)[:, None]
@@ -42,31 +46,32 @@ def rbf_kernel(X, Y, gamma):
     return np.exp(K, out=K)
 
 
-def sketch_with_k_formed(X, S, gamma):
+def sketch_with_k_formed(X: Array, S: Array, gamma: float) -> tuple[Array, Array]:
     SK = S @ rbf_kernel(X, X, gamma)
     return SK @ S.T, SK
 
 
-def whitened(SKSt, SK):
+def whitened(SKSt: Array, SK: Array) -> Array:
     """Compute Z with ZᵀZ = K Sᵀ (S K Sᵀ)† S K."""
     values, vectors = scipy.linalg.eigh(SKSt)
     kept = values > len(values) * np.finfo(float).eps * values[-1]
-    return (vectors[:, kept] / np.sqrt(values[kept])).T @ SK
+    found: Array = (vectors[:, kept] / np.sqrt(values[kept])).T @ SK
+    return found
 
 
-def relative_errors(X, gamma, Zs):
+def relative_errors(X: Array, gamma: float, Zs: list[Array]) -> Array:
     """Compute ‖K - ZᵀZ‖ / ‖K‖ in the Frobenius norm for each Z, by blocks of K."""
     square, squares = 0.0, np.zeros(len(Zs))
     for start in range(0, len(X), ERROR_ROWS):
         rows = slice(start, start + ERROR_ROWS)
         K = rbf_kernel(X[rows], X, gamma)
-        square += np.sum(K**2)
+        square += float(np.sum(K**2))
         for i, Z in enumerate(Zs):
             squares[i] += np.sum((K - Z[:, rows].T @ Z) ** 2)
     return np.sqrt(squares / square)
 
 
-def run(n, d, s, n_threads=None):
+def run(n: int, d: int, s: int, n_threads: int | None = None) -> None:
     """Print the table."""
     X = make_points(n, d)
     gamma = 1 / d
@@ -80,10 +85,10 @@ def run(n, d, s, n_threads=None):
         "Gaussian": Gaussian(s),
     }
     print(f"S·K and S·K·Sᵀ of {n:,} points with {d} features, s = {s}, rbf, float64")
-    rows = []
+    rows: list[tuple[str, int, Any, float, int]] = []
     for name, distribution in distributions.items():
 
-        def sketched(distribution=distribution):
+        def sketched(distribution: Distribution = distribution) -> SketchedGram:
             sketch = distribution.draw(n, random_state=0)
             return sketch_gram(X, sketch=sketch, gamma=gamma, n_threads=n_threads)
 
@@ -93,11 +98,11 @@ def run(n, d, s, n_threads=None):
 
     S = np.random.default_rng(1).normal(size=(s, n)) / np.sqrt(s)
 
-    def formed():
+    def formed() -> tuple[Array, Array]:
         return sketch_with_k_formed(X, S, gamma)
 
-    result, baseline = fastest(formed)
-    rows.append(("Gaussian, K formed", n, result, baseline, peak_bytes(formed)))
+    by_numpy, baseline = fastest(formed)
+    rows.append(("Gaussian, K formed", n, by_numpy, baseline, peak_bytes(formed)))
 
     errors = relative_errors(X, gamma, [whitened(*row[2]) for row in rows])
     print(

@@ -1,9 +1,11 @@
 """``python -m pskernels demo``: machines for several losses, on toy data."""
 
 import time
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pskernels._types import Array
 from pskernels.feature_map import FeatureMap
 from pskernels.losses import (
     Absolute,
@@ -11,6 +13,7 @@ from pskernels.losses import (
     Hinge,
     Huber,
     Logistic,
+    Loss,
     Pinball,
     Squared,
 )
@@ -19,12 +22,15 @@ from pskernels.quantiles import solve_quantiles
 from pskernels.sketches import PSparsified
 from pskernels.solvers import solve
 
+if TYPE_CHECKING:
+    from pskernels.solvers.base import SolveResult
+
 ALPHA = 1e-6
 GAMMA = 0.1
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
-def toy_data(n, rng):
+def toy_data(n: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """Draw ten features, and √n points in a far cluster whose targets are huge."""
     X = rng.uniform(size=(n, 10))
     rare = rng.choice(n, size=int(np.sqrt(n)), replace=False)
@@ -33,7 +39,7 @@ def toy_data(n, rng):
     return X, y + X[:, 2:5] @ [3, 2, 1] + rng.normal(size=n)
 
 
-def run(n, s, n_threads):
+def run(n: int, s: int, n_threads: int | None) -> None:
     """Train with every loss, and print times, certificates and test scores."""
     rng = np.random.default_rng(0)
     X, y = toy_data(n, rng)
@@ -45,8 +51,9 @@ def run(n, s, n_threads):
     Z = feature_map.fit_transform(X)
     seconds = time.perf_counter() - start
     print(
-        f"n={n:,} points, s={s} rows of the sketch, {len(feature_map.landmarks_):,} "
-        f"landmarks: {Z.shape[1]} features in {1e3 * seconds:.0f} ms\n"
+        f"n={n:,} points, s={s} rows of the sketch, "
+        f"{len(feature_map.sketch_.indices):,} landmarks: "
+        f"{Z.shape[1]} features in {1e3 * seconds:.0f} ms\n"
     )
     print(f"{'loss':<34}{'ms':>7}{'steps':>7}{'certified gap':>15}   on new points")
     for loss in (
@@ -59,7 +66,7 @@ def run(n, s, n_threads):
         Hinge(),
         Logistic(),
     ):
-        threshold = np.median(y)
+        threshold = float(np.median(y))
         target = np.where(y > threshold, 1.0, -1.0) if loss.classification else y
         start = time.perf_counter()
         model = solve(Z, target, loss=loss, alpha=ALPHA, n_threads=n_threads)
@@ -76,7 +83,7 @@ def run(n, s, n_threads):
     _print_line(f"{len(LEVELS)} quantiles at once", seconds, joint, score)
 
 
-def _print_line(name, seconds, model, score):
+def _print_line(name: str, seconds: float, model: "SolveResult", score: str) -> None:
     print(
         f"{name:<34}{1e3 * seconds:>7.1f}{model.n_iter:>7}{model.dual_gap:>15.1e}"
         f"   {score}",
@@ -84,7 +91,7 @@ def _print_line(name, seconds, model, score):
     )
 
 
-def _score(loss, predicted, y, threshold):
+def _score(loss: Loss, predicted: Array, y: Array, threshold: float) -> str:
     if loss.classification:
         right = np.mean((predicted > 0) == (y > threshold))
         return f"{right:.1%} of the classes right"
