@@ -52,9 +52,7 @@ Compute: TypeAlias = Callable[[Any, Array, int], object]
 
 
 @overload
-def as_features(
-    Z: "npt.ArrayLike | PlainFeatures", n_threads: int
-) -> PlainFeatures: ...
+def as_features(Z: npt.ArrayLike | PlainFeatures, n_threads: int) -> PlainFeatures: ...
 
 
 @overload
@@ -91,7 +89,7 @@ class FactoredFeatures:
 
     def __init__(
         self,
-        A: "npt.ArrayLike | PlainFeatures",
+        A: npt.ArrayLike | PlainFeatures,
         W: Array,
         penalty: Array,
         n_threads: int,
@@ -269,7 +267,7 @@ class RecomputedFeatures(PlainFeatures):
 
     def __init__(
         self,
-        compute: "Compute",
+        compute: Compute,
         X: PointsLike,
         r: int,
         dtype: Dtype,
@@ -518,3 +516,24 @@ class FeatureBlocks:
     def dot(self, V: Array) -> Array:
         """Compute V @ Z.T, for one row or several of V."""
         return np.concatenate([block.dot(V) for block in self.blocks], axis=1)
+
+    def t_dot(self, X: Array) -> Array:
+        """Compute X @ Z, for one row or several of X."""
+        total: Array = np.zeros((len(X), self.r))
+        for rows, block in self._rows_of_blocks():
+            total += block.t_dot(np.ascontiguousarray(X[:, rows]))
+        return total
+
+    def gram(self, weight: Array, bordered: bool = False) -> Array:
+        """Compute Z.T @ (weight[:, None] * Z), the upper triangle; the rest is 0."""
+        total: Array = np.zeros((self.r + bordered,) * 2)
+        for rows, block in self._rows_of_blocks():
+            total += block.formed().gram(weight[rows], bordered)
+        return total
+
+    def _rows_of_blocks(self) -> "Iterator[tuple[slice, BlockFeatures]]":
+        """Yield blocks, and where their rows are."""
+        start = 0
+        for block in self.blocks:
+            yield slice(start, start + block.n), block
+            start += block.n
