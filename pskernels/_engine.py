@@ -8,15 +8,23 @@ What they are part of, and tiles that come from Python, is in `_tiles`.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from pskernels import _gram
 from pskernels._points import COPY_BYTES, Rows, in_metric, total_variance
 from pskernels._threads import threads_for
+from pskernels._types import Array, Dtype, Indices, PointsLike, Weights
 from pskernels._validation import common_dtype
+
+if TYPE_CHECKING:
+    from pskernels.kernels import Kernel
+    from pskernels.point_metric import Metric
 
 # A panel of K, ROW_TILE landmarks by 4 to 32 points, stays in the first-level
 # cache; GROUP_BYTES of landmarks, one tile or more, in the second-level one.
@@ -51,16 +59,22 @@ MOMENT_GRAIN = 2**15
 DIRECT_ABOVE = {"float32": 32.0, "float64": 1024.0}
 
 
-def simd_level():
+def simd_level() -> str:
     """Name the SIMD level in use: "baseline", "avx2" or "avx512"."""
     return _gram.block_shape(True)[2]
 
 
-def _ceil_to(number, unit):
+def _ceil_to(number: int, unit: int) -> int:
     return -(-number // unit) * unit
 
 
-def column_moments(X, with_variance, n_threads, memory_limit, metric=None):
+def column_moments(
+    X: PointsLike,
+    with_variance: bool,
+    n_threads: int,
+    memory_limit: int,
+    metric: "Metric | None" = None,
+) -> tuple[Array, float | None]:
     """Find column means (not finite if X is not), and the sum of variances or None.
 
     One pass over X, whose chunks are merged by the formula of Chan, Golub and
@@ -69,7 +83,7 @@ def column_moments(X, with_variance, n_threads, memory_limit, metric=None):
     X = in_metric(X, metric)
     n, d = X.shape
     rows = Rows(X)
-    if rows.sparse:
+    if sp.issparse(X):
         return _sparse_moments(X, with_variance, memory_limit)
     dtype = common_dtype(X)
     chunk_bytes = 8 * d * _gram.CHUNK_ROWS
@@ -84,20 +98,22 @@ def column_moments(X, with_variance, n_threads, memory_limit, metric=None):
         block = rows.get(start, min(n, start + step), dtype)
         first = start // _gram.CHUNK_ROWS
         chunks = slice(first, first - (-len(block) // _gram.CHUNK_ROWS))
-        m2 = m2s[chunks] if with_variance else None
+        m2 = None if m2s is None else m2s[chunks]
         n_worthwhile = threads_for(block.size, MOMENT_GRAIN, n_threads)
         _gram.column_moments(block, means[chunks], m2, n_worthwhile)
     counts = np.full((n_chunks, 1), _gram.CHUNK_ROWS)
     counts[-1] = n - (n_chunks - 1) * _gram.CHUNK_ROWS
     with np.errstate(invalid="ignore", over="ignore"):
         mean = (counts * means).sum(axis=0) / n
-        if not with_variance:
+        if m2s is None:
             return mean, None
         between = (counts * (means - mean) ** 2).sum()
         return mean, (m2s.sum() + between) / n
 
 
-def _sparse_moments(X, with_variance, memory_limit):
+def _sparse_moments(
+    X: Any, with_variance: bool, memory_limit: int
+) -> tuple[Array, float | None]:
     n, d = X.shape
     with np.errstate(invalid="ignore", over="ignore"):
         mean = np.bincount(X.indices, weights=X.data, minlength=d) / n
@@ -126,11 +142,11 @@ class _Problem:
     n_gammas: int
 
     @property
-    def is_double(self):
+    def is_double(self) -> bool:
         return self.dtype == np.float64
 
     @property
-    def landmark_bytes(self):
+    def landmark_bytes(self) -> int:
         """A landmark is gathered and packed, and so are its weights."""
         point = self.dtype.itemsize * (2 * self.d + 1)
         # an entry of sparse weights is sliced, and has its landmark, row and value
@@ -138,7 +154,7 @@ class _Problem:
         return point + int(entry * self.weights_per_landmark) + 1
 
     @property
-    def cost(self):
+    def cost(self) -> int:
         """Of a kernel value and its use, counted in features."""
         return self.d + FIXED_COST * self.n_gammas + (self.s if self.dense else 0)
 
@@ -158,7 +174,7 @@ class _Tiling:
     copied_tiles: int  # tiles of points copied at a time; 0 if none are
     n_threads: int
 
-    def workspace_size(self, problem):
+    def workspace_size(self, problem: _Problem) -> int:
         """Count the bytes for one thread."""
         size = _gram.workspace_size(
             problem.is_double,
@@ -171,7 +187,7 @@ class _Tiling:
         )
         return _ceil_to(size, 64)
 
-    def n_bytes(self, problem):
+    def n_bytes(self, problem: _Problem) -> int:
         point_bytes = problem.dtype.itemsize * problem.d
         return (
             self.n_threads * self.workspace_size(problem)
@@ -179,7 +195,7 @@ class _Tiling:
             + self.copied_tiles * self.col_tile * point_bytes
         )
 
-    def smaller(self, nr):
+    def smaller(self, nr: int) -> "_Tiling":
         """Make a tiling that takes less memory, down to one tile of nr points."""
         if self.copied_tiles > 1:
             return replace(self, copied_tiles=self.copied_tiles // 2)
@@ -188,7 +204,7 @@ class _Tiling:
         return replace(self, n_threads=self.n_threads // 2)
 
 
-def _choose_tiling(problem, n_threads, memory_limit):
+def _choose_tiling(problem: _Problem, n_threads: int, memory_limit: int) -> _Tiling:
     itemsize = problem.dtype.itemsize
     mr, nr, _ = _gram.block_shape(problem.is_double)
     row_bytes = itemsize * problem.d
@@ -225,7 +241,7 @@ def _choose_tiling(problem, n_threads, memory_limit):
     return tiling
 
 
-def _aligned_buffers(n_threads, size):
+def _aligned_buffers(n_threads: int, size: int) -> npt.NDArray[np.int8]:
     """Make (n_threads, size) bytes; rows begin on a cache line, size is a multiple."""
     buffer = np.empty(n_threads * size + 64, np.int8)
     shift = -buffer.ctypes.data % 64
@@ -235,13 +251,20 @@ def _aligned_buffers(n_threads, size):
 class _Packing:
     """How points of a kernel, for one gamma or several, are packed for the engine."""
 
-    def __init__(self, kernel, center, dtype, gammas):
+    def __init__(
+        self,
+        kernel: "Kernel",
+        center: Array,
+        dtype: Dtype,
+        gammas: Sequence[float] | None,
+    ) -> None:
         self.dtype = dtype
         self.ratios = np.ones(1)
         if gammas is not None:
             # of the largest one: distances, and with them their errors, only shrink
-            kernel = replace(kernel, gamma=max(gammas))
-            self.ratios = np.array(gammas) / kernel.gamma
+            most = max(gammas)
+            kernel = replace(kernel, gamma=most)  # type: ignore[call-arg]
+            self.ratios = np.array(gammas) / most
         self._kernel = kernel
         self._center = center
         self.mr, self.nr, _ = _gram.block_shape(dtype == np.float64)
@@ -254,7 +277,9 @@ class _Packing:
             normalised=kernel.normalised,
         )
 
-    def pack(self, points, start, end, width, n_threads):
+    def pack(
+        self, points: Rows, start: int, end: int, width: int, n_threads: int
+    ) -> tuple[Array, Array]:
         """Pack points [start, end) in panels of so many, with their squared norms."""
         Z = points.get(start, end, self.dtype)
         size = _ceil_to(len(Z), width)
@@ -270,15 +295,15 @@ class _Packing:
         return packed, norms
 
     @property
-    def center(self):
+    def center(self) -> Array:
         return self._center
 
 
-def _largest_of_tiles(norms, n, row_tile):
+def _largest_of_tiles(norms: Array, n: int, row_tile: int) -> Array:
     return np.maximum.reduceat(norms, np.arange(0, n, row_tile)).astype(np.float64)
 
 
-def _check_memory(needed, memory_limit, s, d):
+def _check_memory(needed: int, memory_limit: int, s: int, d: int) -> None:
     if needed > memory_limit:
         raise ValueError(
             f"memory_limit={memory_limit} bytes is too small for {s} rows of "
@@ -296,16 +321,16 @@ class NativeTiles:
     def __init__(
         self,
         *,
-        kernel,
-        center,
-        dtype,
-        landmarks,
-        points,
-        weights,
-        n_threads,
-        memory_limit,
-        gammas=None,
-    ):
+        kernel: "Kernel",
+        center: Array,
+        dtype: Dtype,
+        landmarks: Rows,
+        points: Rows,
+        weights: Weights,
+        n_threads: int,
+        memory_limit: int,
+        gammas: Sequence[float] | None = None,
+    ) -> None:
         self._packing = packing = _Packing(kernel, center, dtype, gammas)
         n_gammas = len(packing.ratios)
         s = weights.shape[0]
@@ -322,7 +347,7 @@ class NativeTiles:
             m=self.m,
             s=n_gammas * s,
             d=landmarks.d,
-            weights_per_landmark=s if dense else weights.nnz / self.m,
+            weights_per_landmark=weights.nnz / self.m if sp.issparse(weights) else s,
             dense=dense,
             copies_points=not points.is_contiguous(dtype),
             n_gammas=n_gammas,
@@ -337,11 +362,11 @@ class NativeTiles:
         tile_cost = min(self.m, self.row_block) * tiling.col_tile * problem.cost
         tiles_of_a_thread = -(-FIRST_CALL_COST // tile_cost)
         self.first_cols = tiling.n_threads * tiles_of_a_thread * self.col_unit
-        self._loaded = None
+        self._loaded: dict[str, Any] = {}
 
-    def load_rows(self, start, end):
+    def load_rows(self, start: int, end: int) -> None:
         """Pack the landmarks [start, end) and their weights."""
-        self._loaded = None  # its memory is free for the next one
+        self._loaded = {}  # its memory is free for the next one
         packing, tiling = self._packing, self._tiling
         A, a_norm = packing.pack(
             self._landmarks, start, end, packing.mr, tiling.n_threads
@@ -357,7 +382,7 @@ class NativeTiles:
             **self._native_weights(weights),
         )
 
-    def _native_weights(self, weights):
+    def _native_weights(self, weights: Weights) -> dict[str, Any]:
         """Convert the weights to what `gram_block` takes."""
         names = ("tile_ptr", "landmark", "row", "weight", "W")
         if not sp.issparse(weights):
@@ -375,7 +400,15 @@ class NativeTiles:
             W=None,
         )
 
-    def add_columns(self, out, start, end, scale, accumulate, triangle):
+    def add_columns(
+        self,
+        out: Array,
+        start: int,
+        end: int,
+        scale: float,
+        accumulate: bool,
+        triangle: bool,
+    ) -> None:
         """out (+)= scale · W · K(loaded landmarks, points [start, end))."""
         row_start, row_end = self._rows
         tiling = self._tiling
@@ -402,7 +435,7 @@ class NativeTiles:
         )
 
 
-def selected_landmarks(weights):
+def selected_landmarks(weights: Weights) -> tuple[Indices, Array] | None:
     """Find (landmarks, weights) of the rows of W if each has one entry, else None."""
     if not sp.issparse(weights) or weights.nnz != weights.shape[0]:
         return None
@@ -432,17 +465,17 @@ class SelectedTiles:
     def __init__(
         self,
         *,
-        kernel,
-        center,
-        dtype,
-        landmarks,
-        points,
-        chosen,
-        weights,
-        n_threads,
-        memory_limit,
-        gammas=None,
-    ):
+        kernel: "Kernel",
+        center: Array,
+        dtype: Dtype,
+        landmarks: Rows,
+        points: Rows,
+        chosen: Indices,
+        weights: Array,
+        n_threads: int,
+        memory_limit: int,
+        gammas: Sequence[float] | None = None,
+    ) -> None:
         self._packing = packing = _Packing(kernel, center, dtype, gammas)
         n_gammas = len(packing.ratios)
         s, d, itemsize = len(chosen), landmarks.d, dtype.itemsize
@@ -473,12 +506,20 @@ class SelectedTiles:
         self.first_cols = self._n_threads * self.col_unit * -(-FIRST_CALL_COST // cost)
         self._panels = np.empty((self._n_threads, 2, self.col_unit * packing.nr), dtype)
 
-    def load_rows(self, start, end):
+    def load_rows(self, start: int, end: int) -> None:
         """Choose the landmarks of rows [start, end)."""
         self._rows = start, end
-        self._packed = {}
+        self._packed: dict[bool, tuple[Array, Array]] = {}
 
-    def add_columns(self, out, start, end, scale, accumulate, triangle):
+    def add_columns(
+        self,
+        out: Array,
+        start: int,
+        end: int,
+        scale: float,
+        accumulate: bool,
+        triangle: bool,
+    ) -> None:
         """out[rows] = scale · W[rows] · K(landmarks, points [start, end)).
 
         The rows are those that are loaded: what others have is left as it is.
@@ -498,7 +539,9 @@ class SelectedTiles:
                 self._write(part, weights, first, last, by_points=False)
                 out[..., first - start : last - start] = part
 
-    def _write(self, out, weights, start, end, by_points):
+    def _write(
+        self, out: Array, weights: Array, start: int, end: int, by_points: bool
+    ) -> None:
         """Write values of points [start, end) for landmarks, or the other way round."""
         packing = self._packing
         ones = np.ones(end - start, self.dtype)
@@ -542,15 +585,15 @@ class GradientTiles:
     def __init__(
         self,
         *,
-        kernel,
-        center,
-        dtype,
-        landmarks,
-        points,
-        weights,
-        n_threads,
-        memory_limit,
-    ):
+        kernel: "Kernel",
+        center: Array,
+        dtype: Dtype,
+        landmarks: Rows,
+        points: Rows,
+        weights: Array,
+        n_threads: int,
+        memory_limit: int,
+    ) -> None:
         self._packing = packing = _Packing(kernel, center, dtype, None)
         n_outputs, d, itemsize = len(weights), landmarks.d, dtype.itemsize
         self.n, self.m = points.n, landmarks.n
@@ -587,7 +630,7 @@ class GradientTiles:
         )
         self._buffers = _aligned_buffers(self._n_threads, size)
 
-    def load_rows(self, start, end):
+    def load_rows(self, start: int, end: int) -> None:
         """Pack the landmarks [start, end) and their weights."""
         A, a_norm = self._packing.pack(
             self._landmarks, start, end, self._packing.mr, self._n_threads
@@ -599,7 +642,15 @@ class GradientTiles:
             W=np.ascontiguousarray(self._weights[:, start:end]),
         )
 
-    def add_columns(self, out, start, end, scale, accumulate, triangle):
+    def add_columns(
+        self,
+        out: Array,
+        start: int,
+        end: int,
+        scale: float,
+        accumulate: bool,
+        triangle: bool,
+    ) -> None:
         """out (+)= gradients at points [start, end), of the loaded landmarks."""
         cost = (end - start) * self._loaded["W"].shape[1] * self._cost
         _gram.gradient_block(

@@ -2,10 +2,12 @@
 
 import numpy as np
 
+from pskernels._types import Array
+
 SPLITTER = 2.0**27 + 1  # cuts a float64 into two halves of 26 bits
 
 
-def two_product(a, b):
+def two_product(a: Array, b: Array) -> tuple[Array, Array]:
     """Split a·b into (p, e) with p + e = a·b, exactly (Dekker, 1971)."""
     p = a * b
     a_high, b_high = (x * SPLITTER - (x * SPLITTER - x) for x in (a, b))
@@ -14,14 +16,14 @@ def two_product(a, b):
     return p, e
 
 
-def two_sum(a, b):
+def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     """Split a + b into (s, e) with s + e = a + b, exactly (Knuth)."""
     s = a + b
     change = s - a
     return s, (a - (s - change)) + (b - change)
 
 
-def exact_product(W, v):
+def exact_product(W: Array, v: Array) -> tuple[Array, Array]:
     """Find W @ v as if in twice the digits: (numbers, what they have no room for)."""
     terms, lost = two_product(W, v)
     low = lost.sum(axis=1)

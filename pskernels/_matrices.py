@@ -7,16 +7,17 @@ import numpy as np
 
 from pskernels import _factors
 from pskernels._threads import single_threaded_blas, threads_for
+from pskernels._types import Array, Indices
 
 BLOCK = 256
 FACTOR_GRAIN = 2**20  # multiplications that are worth a thread
 
 
-def _blocks(n):
+def _blocks(n: int) -> list[slice]:
     return [slice(start, min(n, start + BLOCK)) for start in range(0, n, BLOCK)]
 
 
-def make_symmetric(A):
+def make_symmetric(A: Array) -> None:
     """A := (A + Aᵀ) / 2"""
     blocks = _blocks(len(A))
     for k, rows in enumerate(blocks):
@@ -26,28 +27,28 @@ def make_symmetric(A):
             A[columns, rows] = mean.T
 
 
-def absolute_product(v, A):
+def absolute_product(v: Array, A: Array) -> Array:
     """Compute v @ |A|."""
     return np.concatenate([v @ np.abs(A[:, columns]) for columns in _blocks(len(A))])
 
 
-def add_scaled(A, scale, B):
+def add_scaled(A: Array, scale: float, B: Array) -> None:
     """A += scale · B"""
     for rows in _blocks(len(A)):
         A[rows] += scale * B[rows]
 
 
-def _check_square(A):
+def _check_square(A: Array) -> None:
     """Check what BLAS does not."""
     if A.ndim != 2 or A.shape[0] != A.shape[1]:
         raise ValueError(f"a square matrix is needed, got shape {A.shape}")
 
 
-def _threads_of(A, n_threads):
+def _threads_of(A: Array, n_threads: int) -> int:
     return threads_for(len(A) ** 3, FACTOR_GRAIN, n_threads)
 
 
-def cholesky(H, n_threads, overwrite=False):
+def cholesky(H: Array, n_threads: int, overwrite: bool = False) -> tuple[Array, int]:
     """Factorise H = UᵀU, upper triangles: (U, 0), or (U, where H is not positive).
 
     H is of float64 or float32, C-contiguous if U is to overwrite it.
@@ -59,7 +60,7 @@ def cholesky(H, n_threads, overwrite=False):
     return U, info
 
 
-def pivoted_cholesky(H, cut, n_threads):
+def pivoted_cholesky(H: Array, cut: float, n_threads: int) -> tuple[Array, Indices]:
     """Factorise H = UᵀU in the order of its largest pivots, up to a cut.
 
     Numbers are finite; of equal pivots the first one, in the order so far, is taken.
@@ -80,7 +81,7 @@ def pivoted_cholesky(H, cut, n_threads):
     return U[:rank], order
 
 
-def inverse_of_triangle(U, n_threads):
+def inverse_of_triangle(U: Array, n_threads: int) -> Array:
     """Compute U⁻¹ of an upper triangle; its lower triangle is 0, that of U not read."""
     _check_square(U)
     W = np.zeros(U.shape)
@@ -89,7 +90,7 @@ def inverse_of_triangle(U, n_threads):
     return W
 
 
-def diagonal_of_inverse(U, n_threads):
+def diagonal_of_inverse(U: Array, n_threads: int) -> Array:
     """Compute the diagonal of (UᵀU)⁻¹, U an upper triangle of float32."""
     _check_square(U)
     width = _factors.INVERSE_COLUMNS
@@ -98,10 +99,11 @@ def diagonal_of_inverse(U, n_threads):
     columns = np.empty((n_threads, len(U), width), np.float32)
     with single_threaded_blas():
         _factors.inverse_squares(U, sums, columns, n_threads)
-    return sums.sum(axis=0)
+    found: Array = sums.sum(axis=0)
+    return found
 
 
-def rows_by_inverse(rows, U, n_threads):
+def rows_by_inverse(rows: Array, U: Array, n_threads: int) -> Array:
     """Compute rows @ U⁻¹ of an upper triangle; what is below it is not read."""
     _check_square(U)
     if rows.shape[1] != len(U):

@@ -4,17 +4,23 @@ Every array of points passes here once before compiled code sees it, whoever gav
 """
 
 from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 
 from pskernels._engine import column_moments
 from pskernels._points import find_center
+from pskernels._types import Array
 from pskernels._validation import raise_not_finite
-from pskernels.kernels import GammaKernel, Precomputed
+from pskernels.kernels import GammaKernel, Kernel, Precomputed
 from pskernels.point_metric import check_metric
 
+_Kernel = TypeVar("_Kernel", bound=Kernel)
 
-def prepare(kernel, X, name, n_threads, memory_limit):
+
+def prepare(
+    kernel: _Kernel, X: Any, name: str, n_threads: int, memory_limit: int
+) -> tuple[_Kernel, Array | None]:
     """Check the values of X; return the kernel with its gamma, and the center."""
     if isinstance(kernel, Precomputed):  # only what is needed of it is read
         return kernel, None

@@ -5,7 +5,9 @@ output is an array of shape (outputs, n), and coefficients are (outputs, r).  Ca
 keep BLAS to one thread (`single_threaded_blas`): the threads here are ours.
 """
 
+from collections.abc import Callable, Iterable
 from copy import copy
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import scipy.linalg
@@ -18,6 +20,7 @@ from pskernels._threads import (
     single_threaded_blas,
     threads_for,
 )
+from pskernels._types import Array, Dtype, Indices
 from pskernels._validation import raise_not_finite
 
 EPS = float(np.finfo(np.float64).eps)
@@ -62,52 +65,97 @@ class PlainFeatures:
     columns), `sum_error`, `around`, `times_triangle`, and the products of `Features`.
     """
 
-    origin = None  # what was subtracted from the rows
-    row_rounding = 0.0  # a bound on the norm of what storage took from a row
-    W = penalty = None  # ‖Θ‖² in coordinates of `inner`: that of the identity
+    origin: Array | None = None  # what was subtracted from the rows
+    row_rounding: float = 0.0  # a bound on the norm of what storage took from a row
+    # ‖Θ‖² in coordinates of `inner`: that of the identity
+    W: Array | None = None
+    penalty: Array | None = None
+
+    if TYPE_CHECKING:  # what a class adds
+        n: int
+        r: int
+        n_threads: int
+
+        @property
+        def dtype(self) -> Dtype: ...
+
+        @property
+        def _column_sums(self) -> tuple[Array, Array, Array]: ...
+
+        def with_threads(self, n_threads: int) -> Self: ...
+
+        def check_finite(self) -> None: ...
+
+        def sum_error(self, several: bool = True) -> float: ...
+
+        def around(self, origin: Array) -> Self: ...
+
+        def times_triangle(
+            self, W: Array, first: int = 0, overwrite: bool = False
+        ) -> Self: ...
+
+        def dot(self, V: Array, out: Array | None = None) -> Array: ...
+
+        def exact_residuals(
+            self, v: Array, intercept: Iterable[float], y: Array
+        ) -> Array: ...
+
+        def exact_t_dot(self, x: Array) -> tuple[Array, Array]: ...
+
+        def bordered_t_dot(self, x: Array) -> Array: ...
+
+        def bordered_gram_dot(self, weight: Array, v: Array) -> Array: ...
+
+        def _t_dot_outputs(self, X: Array) -> Array: ...
+
+        def rows(self, numbers: Indices, bordered: bool = False) -> Array: ...
+
+        def gram(self, weight: Array, bordered: bool = False) -> Array: ...
 
     @property
-    def blocks(self):
+    def blocks(self) -> list[Self]:
         """Features of some rows each, in their order: here all of them."""
         return [self]
 
     @property
-    def inner(self):
+    def inner(self) -> Self:
         """What Gram matrices are made of: these features themselves."""
         return self
 
-    def to_inner(self, gradient):
+    def to_inner(self, gradient: Array) -> Array:
         """Turn the gradient of Θ (k, r) into that of coefficients of `inner`."""
         return gradient
 
-    def from_inner(self, step):
+    def from_inner(self, step: Array) -> Array:
         """Turn the step of coefficients of `inner` into that of Θ (k, r)."""
         return step
 
-    def formed(self):
+    def formed(self) -> Self:
         """Return the features themselves, which are not products of others."""
         return self
 
-    def rounding_of_gram(self, alpha):
+    def rounding_of_gram(self, alpha: float) -> float:
         """Bound what `gram` loses that would show in a Hessian: nothing."""
         return 0.0
 
     @property
-    def n_terms(self):
+    def n_terms(self) -> int:
         """How many operations a prediction takes, one after the other."""
         return self.r
 
     @property
-    def column_range(self):
+    def column_range(self) -> tuple[Array, Array]:
         """The least and the largest number of each column."""
-        return self._column_sums[1:]
+        _, low, high = self._column_sums
+        return low, high
 
     @cached_property
-    def largest(self):
+    def largest(self) -> Array:
         """The largest |z| of each column."""
-        return np.abs(self.column_range).max(axis=0)
+        found: Array = np.abs(self.column_range).max(axis=0)
+        return found
 
-    def near_zero(self):
+    def near_zero(self) -> Self:
         """Move columns that are far from 0 to an origin amid them.
 
         With an intercept that is the same machine, but for the rounding of products:
@@ -116,16 +164,16 @@ class PlainFeatures:
         origin = far_origin(*self.column_range, self.dtype)
         return self if origin is None else self.around(origin)
 
-    def moved(self, coef):
+    def moved(self, coef: Array) -> Array | float:
         """Compute what the origin adds to predictions: origin @ coef."""
         return 0.0 if self.origin is None else self.origin @ coef
 
-    def _moved_origin(self, origin):
+    def _moved_origin(self, origin: Array) -> Array:
         """Compute the origin of features that are moved by one more, in float64."""
         moved = origin.astype(np.float64)
         return moved if self.origin is None else moved + self.origin
 
-    def t_dot(self, X):
+    def t_dot(self, X: Array) -> Array:
         """Find X @ Z, for one row or more of X; rows of Z whose X is 0 are not read."""
         if len(X) == 1:
             return self.bordered_t_dot(X[0])[None, :-1]
@@ -145,7 +193,13 @@ class Features(PlainFeatures):
         A bound on the norm of what rounding took from a row of Z, for certificates.
     """
 
-    def __init__(self, Z, n_threads, origin=None, row_rounding=0.0):
+    def __init__(
+        self,
+        Z: Array,
+        n_threads: int,
+        origin: Array | None = None,
+        row_rounding: float = 0.0,
+    ) -> None:
         if Z.ndim != 2 or 0 in Z.shape or Z.dtype not in (np.float32, np.float64):
             raise ValueError(
                 "Z must be an array of float32 or float64 with rows and columns, got "
@@ -160,7 +214,7 @@ class Features(PlainFeatures):
         n_tiles = -(-self.r // _linear.GRAM_TILE)
         self._gram_tasks = n_tiles * (n_tiles + 1) // 2
 
-    def _set_threads(self, n_threads):
+    def _set_threads(self, n_threads: int) -> None:
         self.n_threads = n_threads
         self._pass_threads = threads_for(self.Z.size, PASS_GRAIN, n_threads)
         # each with its own times: what they do for a row differs
@@ -169,7 +223,7 @@ class Features(PlainFeatures):
         self._outputs = ThreadChoice(n_threads)
         self._grams = ThreadChoice(n_threads)
 
-    def with_threads(self, n_threads):
+    def with_threads(self, n_threads: int) -> Self:
         """Make the same for another number of threads, such as a forked child's."""
         if n_threads == self.n_threads:
             return self
@@ -178,22 +232,22 @@ class Features(PlainFeatures):
         return other
 
     @property
-    def dtype(self):
+    def dtype(self) -> Dtype:
         return self.Z.dtype
 
-    def around(self, origin):
+    def around(self, origin: Array) -> Self:
         """Return the same around an origin (r,), of the type of Z."""
         moved = self._moved_origin(origin)
-        return Features(self.Z - origin, self.n_threads, moved, self.row_rounding)
+        return type(self)(self.Z - origin, self.n_threads, moved, self.row_rounding)
 
-    def times_triangle(self, W, first=0, overwrite=False):
+    def times_triangle(self, W: Array, first: int = 0, overwrite: bool = False) -> Self:
         """Make the same with Z @ W in columns from `first` on, W an upper triangle."""
         Z = self.Z if overwrite else self.Z.copy()
         form_columns(Z, W.astype(self.dtype, order="C"), first, self.n_threads)
-        return Features(Z, self.n_threads)
+        return type(self)(Z, self.n_threads)
 
     @cached_property
-    def _column_sums(self):
+    def _column_sums(self) -> tuple[Array, Array, Array]:
         """Sums, minima and maxima of the columns."""
         partial = np.zeros((self._n_groups, 3, self.r))
         partial[:, 1], partial[:, 2] = np.inf, -np.inf
@@ -202,12 +256,12 @@ class Features(PlainFeatures):
             total = partial[:, 0].sum(axis=0)
         return total, partial[:, 1].min(axis=0), partial[:, 2].max(axis=0)
 
-    def check_finite(self):
+    def check_finite(self) -> None:
         """Check that all numbers are finite, and can be summed."""
         if not np.isfinite(self._column_sums[0]).all():
             raise_not_finite(self.Z, "Z")
 
-    def sum_error(self, several=True):
+    def sum_error(self, several: bool = True) -> float:
         """Bound the error of a sum over all rows, relative to that of the sizes.
 
         The rows of a group are added up one after the other, and then the groups, which
@@ -218,7 +272,7 @@ class Features(PlainFeatures):
             n_groups = max(1, min(MIN_GROUPS, self.n // MIN_GROUP_ROWS))
         return EPS / 2 * (-(-self.n // n_groups) + self._n_groups + 16)
 
-    def dot(self, V, out=None):
+    def dot(self, V: Array, out: Array | None = None) -> Array:
         """Compute V @ Z.T, for one row or several of V."""
         out = np.empty((len(V), self.n)) if out is None else out
         if not V.any():
@@ -231,16 +285,17 @@ class Features(PlainFeatures):
             self._dot_outputs(V, out)
         return out
 
-    def exact_residuals(self, v, intercept, y):
+    def exact_residuals(self, v: Array, intercept: Iterable[float], y: Array) -> Array:
         """Compute Z @ v + intercept - y, as if in twice the digits and rounded once.
 
         The intercept is a pair of numbers, to be added up.
         """
         out = np.empty(self.n)
-        _linear.exact_residuals(self.Z, v, *intercept, y, out, self._pass_threads)
+        b, b_low = intercept
+        _linear.exact_residuals(self.Z, v, b, b_low, y, out, self._pass_threads)
         return out
 
-    def exact_t_dot(self, x):
+    def exact_t_dot(self, x: Array) -> tuple[Array, Array]:
         """Compute x @ Z as if in twice the digits: numbers, and what is beyond them."""
         partial = np.zeros((self._n_groups, 2, self.r))
         step = max(CALL_ROWS, CALL_WORK // (8 * self.r))
@@ -253,39 +308,42 @@ class Features(PlainFeatures):
             low = low + (lost + beyond)
         return two_sum(high, low)
 
-    def bordered_t_dot(self, x):
+    def bordered_t_dot(self, x: Array) -> Array:
         """Compute [Z 1].T @ x."""
         return self._t_dot(x, None)
 
-    def bordered_gram_dot(self, weight, v):
+    def bordered_gram_dot(self, weight: Array, v: Array) -> Array:
         """Compute [Z 1].T @ (weight * ([Z 1] @ v)), in one pass over weighted rows."""
         return self._t_dot(weight, v)
 
-    def _t_dot(self, x, v):
+    def _t_dot(self, x: Array, v: Array | None) -> Array:
         partial = np.zeros((self._n_groups, self.r + 1))
-        n_rows = np.count_nonzero(x)
+        n_rows = int(np.count_nonzero(x))
         self._run(
             self._t_dots, lambda k: _linear.t_dot(self.Z, x, v, partial, k), n_rows
         )
-        return partial.sum(axis=0)
+        found: Array = partial.sum(axis=0)
+        return found
 
-    def _run(self, choice, call, n_rows):
+    def _run(
+        self, choice: ThreadChoice, call: Callable[[int], None], n_rows: int
+    ) -> None:
         """Run call(n_threads) of a pass over so many rows."""
         if n_rows * self.r < 2 * PASS_GRAIN:
             call(1)
         else:
             choice.run(call, n_rows)
 
-    def _dot_outputs(self, V, out):
+    def _dot_outputs(self, V: Array, out: Array) -> None:
         V = np.ascontiguousarray(V)
 
-        def call(n_threads, first, last):
+        def call(n_threads: int, first: int, last: int) -> None:
             buffers = np.empty((n_threads, _linear.OUTPUT_BLOCK * self.r))
             _linear.dot_outputs(self.Z, V, out, first, last, buffers, n_threads)
 
         self._in_calls(call, self.n, V.size)
 
-    def _t_dot_outputs(self, X):
+    def _t_dot_outputs(self, X: Array) -> Array:
         m = len(X)
         rows, n_rows = None, self.n
         if not X[0].all():
@@ -295,16 +353,19 @@ class Features(PlainFeatures):
         n_groups = max(1, min(n_groups, n_rows // MIN_GROUP_ROWS))
         partial = np.zeros((n_groups, m, self.r))
 
-        def call(n_threads, first, last):
+        def call(n_threads: int, first: int, last: int) -> None:
             buffers = np.empty((n_threads, _linear.OUTPUT_BLOCK * (self.r + m)))
             _linear.t_dot_outputs(
                 self.Z, X, rows, first, last, partial, buffers, n_threads
             )
 
         self._in_calls(call, n_rows, m * self.r)
-        return partial.sum(axis=0)
+        found: Array = partial.sum(axis=0)
+        return found
 
-    def _in_calls(self, call, n_rows, row_work):
+    def _in_calls(
+        self, call: Callable[[int, int, int], None], n_rows: int, row_work: int
+    ) -> None:
         """Run call(n_threads, first, last) for all rows, so that Ctrl-C is heard."""
         step = max(CALL_ROWS, CALL_WORK // row_work)
         for first in range(0, n_rows, step):
@@ -315,18 +376,20 @@ class Features(PlainFeatures):
             elif work > LONG_CALL:
                 call(self.n_threads, first, last)
             else:
-                self._outputs.run(
-                    lambda k, first=first, last=last: call(k, first, last), last - first
-                )
 
-    def rows(self, numbers, bordered=False):
+                def part(k: int, first: int = first, last: int = last) -> None:
+                    call(k, first, last)
+
+                self._outputs.run(part, last - first)
+
+    def rows(self, numbers: Indices | slice, bordered: bool = False) -> Array:
         """Take some rows of Z in float64; `bordered`: of [Z 1]."""
         Z = self.Z[numbers]
         rows = np.ones((len(Z), self.r + bordered))
         rows[:, : self.r] = Z
         return rows
 
-    def gram(self, weight, bordered=False):
+    def gram(self, weight: Array, bordered: bool = False) -> Array:
         """Compute Z.T @ (weight[:, None] * Z), the upper triangle; the rest is 0.
 
         Costs (rows of some weight)·r²/2 multiplications.  `bordered`: of [Z 1].
@@ -338,13 +401,14 @@ class Features(PlainFeatures):
             gram[:, -1] = self._border(weight)
         return gram
 
-    def _border(self, weight):
+    def _border(self, weight: Array) -> Array:
         """Compute [Z 1].T @ weight; equal weights need no pass: columns are summed."""
         if weight.min() < weight.max():
             return self.bordered_t_dot(weight)
-        return weight[0] * np.append(self._column_sums[0], self.n)
+        found: Array = weight[0] * np.append(self._column_sums[0], self.n)
+        return found
 
-    def _gram(self, weight, bordered):
+    def _gram(self, weight: Array, bordered: bool) -> Array:
         """Compute `gram` of weights that are not negative, with room for a border."""
         rows = np.flatnonzero(weight)
         # a group has to be worth the matrix that it fills, in time and in memory
@@ -355,7 +419,7 @@ class Features(PlainFeatures):
         sums = np.zeros((max(1, n_groups), size, size))
         step = max(_linear.GRAM_TILE, CALL_WORK // self.r**2)
 
-        def add(n_threads, some):
+        def add(n_threads: int, some: Indices) -> None:
             buffers = np.empty((n_threads, _linear.GRAM_BUFFER))
             _linear.add_weighted_gram(self.Z, weight, some, sums, buffers, n_threads)
 
@@ -367,11 +431,16 @@ class Features(PlainFeatures):
             elif work > LONG_GRAM:
                 add(self.n_threads, some)
             else:
-                self._grams.run(lambda k, some=some: add(k, some), len(some))
-        return sums.sum(axis=0) if len(sums) > 1 else sums[0]
+
+                def add_some(k: int, some: Indices = some) -> None:
+                    add(k, some)
+
+                self._grams.run(add_some, len(some))
+        found: Array = sums.sum(axis=0) if len(sums) > 1 else sums[0]
+        return found
 
 
-def far_origin(low, high, dtype):
+def far_origin(low: Array, high: Array, dtype: Dtype) -> Array | None:
     """Find the middle of columns that are far from 0, 0 for others; None if none is."""
     far = np.maximum(np.abs(low), np.abs(high)) > FAR * (high - low)
     if not far.any():
@@ -379,14 +448,14 @@ def far_origin(low, high, dtype):
     return np.where(far, (low / 2 + high / 2).astype(dtype), dtype.type(0))
 
 
-def symmetric(upper):
+def symmetric(upper: Array) -> Array:
     """Make the whole matrix from its upper triangle and zeros."""
     whole = upper + upper.T
     whole[np.diag_indices_from(whole)] /= 2
     return whole
 
 
-def eigh_of_gram(gram):
+def eigh_of_gram(gram: Array) -> tuple[Array, Array]:
     """Find increasing eigenvalues, and eigenvectors, given an upper triangle only."""
     # row-major and upper is column-major and lower
     return scipy.linalg.eigh(gram.T, lower=True)
@@ -407,17 +476,17 @@ class RunningSum:
     MAX_CHANGED = 0.5
     MAX_UPDATES = 16
 
-    def __init__(self, compute):
+    def __init__(self, compute: Callable[[Array], Array]) -> None:
         self._compute = compute
-        self._first = None
+        self._first: tuple[Array, Array] | None = None
         self.restart()
 
-    def restart(self):
+    def restart(self) -> None:
         """Forget all but the first sum, which is that of where a solver starts."""
-        self._weight = None
+        self._weight: Array | None = None
         self._n_updates = 0
 
-    def __call__(self, weight):
+    def __call__(self, weight: Array) -> Array:
         """Compute the sum for these weights, which must not be changed afterwards."""
         change = self._small_change(weight)
         if change is None:
@@ -429,7 +498,7 @@ class RunningSum:
         self._weight = weight
         return self._sum.copy()
 
-    def _compute_anew(self, weight):
+    def _compute_anew(self, weight: Array) -> Array:
         if self._weight is None:  # where a solver starts
             if self._first is None:
                 self._first = weight, self._compute(weight)
@@ -437,16 +506,16 @@ class RunningSum:
                 return self._first[1].copy()
         return self._compute(weight)
 
-    def n_to_add(self, weight):
+    def n_to_add(self, weight: Array) -> int:
         """Count the points that a call with these weights would sum."""
         change = self._small_change(weight)
-        return np.count_nonzero(weight if change is None else change)
+        return int(np.count_nonzero(weight if change is None else change))
 
-    def change(self, weight):
+    def change(self, weight: Array) -> Array | None:
         """Find what these weights add to those of the last call, or None before it."""
         return None if self._weight is None else weight - self._weight
 
-    def _small_change(self, weight):
+    def _small_change(self, weight: Array) -> Array | None:
         change = self.change(weight)
         if change is None or self._n_updates == self.MAX_UPDATES:
             return None
@@ -454,12 +523,12 @@ class RunningSum:
         return change if np.count_nonzero(change) <= limit else None
 
 
-def has_whole_rows(A):
+def has_whole_rows(A: Array) -> bool:
     """Tell whether rows are contiguous, one behind the other, as BLAS wants them."""
     return A.strides[1] == A.itemsize and A.strides[0] >= A.shape[1] * A.itemsize
 
 
-def matmul(A, B, out, n_threads):
+def matmul(A: Array, B: Array, out: Array, n_threads: int) -> Array:
     """out = A @ B, rows of A shared among threads; A and B are C-contiguous."""
     if A.shape[1] != B.shape[0] or out.shape != (A.shape[0], B.shape[1]):
         raise ValueError(f"{A.shape} times {B.shape} does not make {out.shape}")
@@ -473,12 +542,12 @@ def matmul(A, B, out, n_threads):
     return out
 
 
-def times_triangle(A, W, n_threads):
+def times_triangle(A: Array, W: Array, n_threads: int) -> Array:
     """A := A @ W in place, of an upper triangle W; rows of A are contiguous."""
     return form_columns(A, W, 0, n_threads)
 
 
-def form_columns(A, W, first, n_threads):
+def form_columns(A: Array, W: Array, first: int, n_threads: int) -> Array:
     """A[:, first:] := A @ W[:, first:] in place, of an upper triangle W."""
     r = A.shape[1]
     if W.shape != (r, r) or not has_whole_rows(A):

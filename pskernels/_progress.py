@@ -2,13 +2,16 @@
 
 import sys
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 PLAIN_LINE_EVERY = 1.0  # seconds
 
 
 @contextmanager
-def progress(total, label, verbose):
+def progress(
+    total: float, label: str, verbose: int
+) -> Iterator[Callable[[float], object]]:
     """Yield a function that is told how much was done; `total` is all of it."""
     if not verbose:
         yield lambda done: None
@@ -23,11 +26,11 @@ def progress(total, label, verbose):
         yield bar.update
 
 
-def _plain_line(total, label):
+def _plain_line(total: float, label: str) -> Callable[[float], None]:
     start = last = time.monotonic()
-    done = 0
+    done = 0.0
 
-    def update(amount):
+    def update(amount: float) -> None:
         nonlocal done, last
         done += amount
         now = time.monotonic()

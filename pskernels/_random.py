@@ -1,11 +1,15 @@
 """Seeds: whatever a user gives becomes the key of a counter-based generator."""
 
-import numpy as np
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from pskernels._types import RandomState
 from pskernels._validation import check_int
 
 
-def philox_key(random_state):
+def philox_key(random_state: RandomState) -> npt.NDArray[np.uint64]:
     """Make two 64-bit words that seed a counter-based generator.
 
     Parameters
@@ -25,9 +29,12 @@ def philox_key(random_state):
                 f"RandomState, got {random_state!r}"
             )
         random_state = check_int(random_state, "random_state", minimum=0)
-    return np.random.SeedSequence(random_state).generate_state(2, np.uint64)
+    words: npt.NDArray[Any] = np.random.SeedSequence(random_state).generate_state(
+        2, np.uint64
+    )
+    return words
 
 
-def make_generator(key, stream=0):
+def make_generator(key: npt.NDArray[np.uint64], stream: int = 0) -> np.random.Generator:
     """Make NumPy's generator on the same key; streams are 2^192 counters apart."""
     return np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, stream]))

@@ -2,11 +2,13 @@
 
 import numpy as np
 
+from pskernels._types import Array
+
 # Of a normal law, the standard deviation is so many times the median of |e|.
 NORMAL_MAD = 1.4826
 
 
-def weighted_median(values, weight=None):
+def weighted_median(values: Array, weight: Array | None = None) -> float:
     """Find the middle of the medians of `values`, which count `weight` times each."""
     if weight is None:
         return float(np.median(values))
@@ -19,19 +21,20 @@ def weighted_median(values, weight=None):
     return float(values[low] / 2 + values[min(high, len(values) - 1)] / 2)
 
 
-def centred(y, weight=None):
+def centred(y: Array, weight: Array | None = None) -> Array:
     """Subtract its median from y, for each output."""
     columns = y.reshape(len(y), -1).T
     medians = [weighted_median(column, weight) for column in columns]
-    return y - np.reshape(medians, y.shape[1:])
+    found: Array = y - np.reshape(medians, y.shape[1:])
+    return found
 
 
-def scale_of(y, weight=None):
+def scale_of(y: Array, weight: Array | None = None) -> float:
     """Estimate a robust scale of targets, 1 if they are constant."""
     return robust_size(centred(y, weight), weight) or 1.0
 
 
-def robust_size(errors, weight=None):
+def robust_size(errors: Array, weight: Array | None = None) -> float:
     """Estimate a robust standard deviation of errors around 0, or of their norms.
 
     Where more than half of them are 0, their mean size.

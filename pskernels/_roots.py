@@ -1,11 +1,18 @@
 """Roots of functions of one number."""
 
 import math
+from collections.abc import Callable, Iterable
 
 MAX_EVALUATIONS = 80
 
 
-def find_root(derivatives, start, width, accept, low=-math.inf):
+def find_root(
+    derivatives: Callable[[float], Iterable[float]],
+    start: float,
+    width: float,
+    accept: Callable[[float, float, float], bool],
+    low: float = -math.inf,
+) -> float:
     """Find a t near the root of a function that does not decrease.
 
     Newton's method inside a bracket, which is bisected whenever a step did not

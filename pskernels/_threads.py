@@ -4,7 +4,9 @@ import math
 import os
 import threading
 import time
+from collections.abc import Callable
 from functools import cache
+from typing import Any, Generic, Self, TypeVar, overload
 
 from pskernels._build_info import COMPILER, OPENMP, openmp_max_threads
 from pskernels._guard import Guard
@@ -27,7 +29,7 @@ MAX_THREADS = 1024  # OpenMP dies without a message where threads run out
 _forked = False
 
 
-def _after_fork_in_child():
+def _after_fork_in_child() -> None:
     global _forked
     _forked = True
 
@@ -35,7 +37,7 @@ def _after_fork_in_child():
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
-def _cgroup_cpus():
+def _cgroup_cpus() -> int | None:
     """Count the CPUs that the control group grants (version 2, then 1), or None."""
     try:
         with open("/sys/fs/cgroup/cpu.max") as file:
@@ -54,7 +56,7 @@ def _cgroup_cpus():
 
 
 @cache
-def available_cpus():
+def available_cpus() -> int:
     """Count the CPUs this process may use, by affinity and control group."""
     if hasattr(os, "sched_getaffinity"):
         n_cpus = len(os.sched_getaffinity(0))
@@ -63,13 +65,13 @@ def available_cpus():
     return min(n_cpus, _cgroup_cpus() or n_cpus)
 
 
-def _threads_from_environment(name):
+def _threads_from_environment(name: str) -> int | None:
     # OMP_NUM_THREADS may be a list, one number for each nesting level
     value = os.environ.get(name, "").split(",")[0].strip()
     return int(value) if value.isdecimal() and int(value) > 0 else None
 
 
-def resolve_n_threads(n_threads):
+def resolve_n_threads(n_threads: int | None) -> int:
     """Find the number of threads to run with; None means all that may be used.
 
     These are the CPUs of this process, or fewer if PSKERNELS_NUM_THREADS says so, or
@@ -93,7 +95,7 @@ def resolve_n_threads(n_threads):
     return min(limit, available_cpus())
 
 
-def threads_for(work, grain, n_threads):
+def threads_for(work: float, grain: int, n_threads: int) -> int:
     """Choose at most n_threads, and at least `grain` of the work for each.
 
     Threads that meet at a barrier wait for the slowest.  Where others use the
@@ -102,21 +104,30 @@ def threads_for(work, grain, n_threads):
     return int(max(1, min(n_threads, work // grain)))
 
 
-class cached_property:  # noqa: N801
+_Value = TypeVar("_Value", covariant=True)
+
+
+class cached_property(Generic[_Value]):  # noqa: N801
     """functools.cached_property without its lock.
 
     That of Python 3.11 has one lock for all instances and holds it while it computes:
     other threads wait, and a child that is forked meanwhile waits for ever.
     """
 
-    def __init__(self, compute):
+    def __init__(self, compute: Callable[[Any], _Value]) -> None:
         self._compute = compute
         self.__doc__ = compute.__doc__
 
-    def __set_name__(self, owner, name):
+    def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def __get__(self, instance, owner=None):
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> _Value: ...
+
+    def __get__(self, instance: object, owner: type | None = None) -> _Value | Self:
         if instance is None:
             return self
         value = self._compute(instance)
@@ -136,13 +147,13 @@ class ThreadChoice:
     FIRST_WAIT = 16
     MUCH_SLOWER = 1.5
 
-    def __init__(self, n_threads):
+    def __init__(self, n_threads: int) -> None:
         self._used, self._other = n_threads, 1
-        self._rates = {}
+        self._rates: dict[int, float] = {}
         self._wait = self.FIRST_WAIT
         self._until_trial = 1
 
-    def run(self, call, work):
+    def run(self, call: Callable[[int], None], work: float) -> None:
         """Run call(n_threads), with an amount of work that its time is compared by."""
         if self._used == self._other:
             call(self._used)
@@ -161,14 +172,14 @@ class ThreadChoice:
             ):
                 self._swap()
 
-    def _end_trial(self):
+    def _end_trial(self) -> None:
         if self._rates[self._other] < self._rates[self._used]:
             self._swap()
         else:
             self._wait *= 2
             self._until_trial = self._wait
 
-    def _swap(self):
+    def _swap(self) -> None:
         self._used, self._other = self._other, self._used
         self._wait = self._until_trial = self.FIRST_WAIT
 
@@ -182,17 +193,19 @@ class _BlasLimit:
     once more.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         # reentrant: a signal handler may fork while its thread holds the lock
         self._lock = threading.RLock()
-        self._inside = {}  # the thread of each caller, by the caller's guard
-        self._libraries = None
-        self._before = None  # their numbers of threads, while they are limited
+        # the thread of each caller, by the caller's guard
+        self._inside: dict[Guard, int] = {}
+        self._libraries: list[Any] | None = None
+        # their numbers of threads, while they are limited
+        self._before: list[int] | None = None
 
-    def __call__(self):
+    def __call__(self) -> Guard:
         return Guard(self._let_in, self._let_out)
 
-    def _let_in(self, caller):
+    def _let_in(self, caller: Guard) -> None:
         with self._lock:
             self._inside[caller] = threading.get_ident()
             if self._before is None:
@@ -200,18 +213,18 @@ class _BlasLimit:
                 self._before = [library.get_num_threads() for library in libraries]
                 self._set([1] * len(libraries))
 
-    def _let_out(self, caller):
+    def _let_out(self, caller: Guard) -> None:
         """Let a caller out who may be out already."""
         with self._lock:
             self._inside.pop(caller, None)
             self._lift()
 
-    def _lift(self):
+    def _lift(self) -> None:
         if not self._inside and self._before is not None:
             self._set(self._before)
             self._before = None
 
-    def _find_libraries(self):
+    def _find_libraries(self) -> list[Any]:
         if self._libraries is None:
             from threadpoolctl import ThreadpoolController
 
@@ -219,14 +232,14 @@ class _BlasLimit:
             self._libraries = blas.lib_controllers
         return self._libraries
 
-    def _set(self, numbers):
+    def _set(self, numbers: list[int]) -> None:
         """Set the numbers of threads of the libraries, from whichever thread it is.
 
         From threadpoolctl 3.8 on, a thread that has set a limit on OpenBLAS is the only
         one that is heard until it gives that up.  But the first caller to come and the
         last one to leave may be two threads, and a caller may come to stay in a third.
         """
-        for library, number in zip(self._libraries, numbers, strict=True):
+        for library, number in zip(self._find_libraries(), numbers, strict=True):
             give_up = getattr(library, "clear_controlling_thread", None)
             if give_up is None:
                 library.set_num_threads(number)
@@ -237,14 +250,14 @@ class _BlasLimit:
             finally:
                 give_up(force=True)
 
-    def hold(self):
+    def hold(self) -> None:
         """Let nobody in or out, nor BLAS be in the midst of a change, while forking."""
         self._lock.acquire()
 
-    def release(self):
+    def release(self) -> None:
         self._lock.release()
 
-    def release_in_child(self):
+    def release_in_child(self) -> None:
         """Forget the callers in threads that a fork has left behind."""
         me = threading.get_ident()
         self._inside = {

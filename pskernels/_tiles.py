@@ -8,8 +8,11 @@ works, and progress is reported.
 
 import math
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from pskernels._engine import (
@@ -20,14 +23,22 @@ from pskernels._engine import (
     selected_landmarks,
 )
 from pskernels._matrices import make_symmetric
-from pskernels._points import squared_norms
+from pskernels._points import Rows, squared_norms
 from pskernels._progress import progress
 from pskernels._threads import single_threaded_blas
+from pskernels._types import AnyArray, Array, Dtype, Weights
 from pskernels._validation import check_compressed, check_real_array
-from pskernels.kernels import CallableKernel, Precomputed
+from pskernels.kernels import CallableKernel, Kernel, Precomputed
+
+if TYPE_CHECKING:
+    from pskernels.point_metric import Metric
 
 # How long a call of tiles is to take: Ctrl-C is heard between calls.
 CALL_SECONDS = 0.15
+
+# K of rows and columns, by where they start and end.
+Tile: TypeAlias = Callable[[int, int, int, int], AnyArray]
+Tiles: TypeAlias = "NativeTiles | SelectedTiles | GradientTiles | PythonTiles"
 
 # Side of a tile of K that comes from Python.
 PYTHON_TILE = 512
@@ -51,7 +62,17 @@ class PythonTiles:
 
     row_block = col_unit = first_cols = max_cols = PYTHON_TILE
 
-    def __init__(self, *, tile, n, m, point_size, dtype, weights, memory_limit):
+    def __init__(
+        self,
+        *,
+        tile: Tile,
+        n: int,
+        m: int,
+        point_size: int,
+        dtype: Dtype,
+        weights: Weights,
+        memory_limit: int,
+    ) -> None:
         self.n, self.m = n, m
         s = weights.shape[0]
         self.shape = (s,)
@@ -67,10 +88,18 @@ class PythonTiles:
                 f"least {needed} are needed"
             )
 
-    def load_rows(self, start, end):
+    def load_rows(self, start: int, end: int) -> None:
         self._rows = start, end
 
-    def add_columns(self, out, start, end, scale, accumulate, triangle):
+    def add_columns(
+        self,
+        out: Array,
+        start: int,
+        end: int,
+        scale: float,
+        accumulate: bool,
+        triangle: bool,
+    ) -> None:
         row_start, row_end = self._rows
         if triangle and row_start >= end:
             if not accumulate:
@@ -88,24 +117,29 @@ class PythonTiles:
         out[...] = product
 
 
-def _upper_triangle(K, row_start, col_start):
+def _upper_triangle(K: Array, row_start: int, col_start: int) -> Array:
     """Keep K above the diagonal, half of it on the diagonal, 0 below."""
     row = row_start + np.arange(K.shape[0])[:, None]
     col = col_start + np.arange(K.shape[1])
     return np.where(row < col, K, np.where(row == col, 0.5 * K, 0.0))
 
 
-def _read_only(block):
+def _read_only(block: AnyArray) -> AnyArray:
     """Make a view that a function cannot write through: it may be the caller's X."""
     view = block.view()
     view.flags.writeable = False
     return view
 
 
-def _function_tile(function, landmarks, points, dtype):
+def _function_tile(
+    function: Callable[[Any, Any], npt.ArrayLike],
+    landmarks: Rows,
+    points: Rows,
+    dtype: Dtype,
+) -> Tile:
     """Make a function that gives tiles of K, by a function of two arrays."""
 
-    def tile(row_start, row_end, col_start, col_end):
+    def tile(row_start: int, row_end: int, col_start: int, col_end: int) -> AnyArray:
         Z = _read_only(landmarks.get(row_start, row_end, dtype))
         X = _read_only(points.get(col_start, col_end, dtype))
         K = check_real_array(function(Z, X), "what the kernel function returns")
@@ -120,23 +154,24 @@ def _function_tile(function, landmarks, points, dtype):
     return tile
 
 
-def _precomputed_tile(landmarks, points):
+def _precomputed_tile(landmarks: Rows, points: Rows) -> Tile:
     """Make a function that gives tiles of K, read from the array that holds it."""
 
-    def tile(row_start, row_end, col_start, col_end):
+    def tile(row_start: int, row_end: int, col_start: int, col_end: int) -> AnyArray:
         rows = landmarks.numbers(row_start, row_end)
         columns = points.numbers(col_start, col_end)
         if isinstance(rows, np.ndarray) and isinstance(columns, np.ndarray):
             rows = rows[:, None]
-        return landmarks.X[rows, columns]
+        found: AnyArray = landmarks.X[rows, columns]
+        return found
 
     return tile
 
 
-def _sparse_tile(kernel, landmarks, points):
+def _sparse_tile(kernel: Kernel, landmarks: Rows, points: Rows) -> Tile:
     """Make a function that gives tiles of K of sparse points, by scalar products."""
 
-    def tile(row_start, row_end, col_start, col_end):
+    def tile(row_start: int, row_end: int, col_start: int, col_end: int) -> Array:
         Z = landmarks.X[landmarks.numbers(row_start, row_end)].astype(np.float64)
         X = points.X[points.numbers(col_start, col_end)].astype(np.float64)
         return kernel.of_products(
@@ -146,12 +181,12 @@ def _sparse_tile(kernel, landmarks, points):
     return tile
 
 
-def _by_sparse_products(kernel, landmarks, points):
+def _by_sparse_products(kernel: Kernel, landmarks: Rows, points: Rows) -> bool:
     """Tell whether products of sparse rows are cheaper than blocks made dense."""
     sparse = landmarks.sparse and points.sparse and kernel.metric is None
     if not (sparse and kernel.by_products):
         return False
-    X = points.X
+    X: Any = points.X
     if kernel.centred:  # as in dense tiles, far points lose their digits
         norm = kernel.factor**2 * (
             squared_norms(X).max() + squared_norms(landmarks.X).max()
@@ -159,10 +194,17 @@ def _by_sparse_products(kernel, landmarks, points):
         if not norm <= DIRECT_ABOVE["float64"]:
             return False
     n_common = (X.nnz / X.shape[0]) ** 2 / points.d
-    return points.d > SPARSE_PAIR_COST + SPARSE_ENTRY_COST * n_common
+    found: bool = points.d > SPARSE_PAIR_COST + SPARSE_ENTRY_COST * n_common
+    return found
 
 
-def _check_product(kernel, center, landmarks, points, weights):
+def _check_product(
+    kernel: Kernel,
+    center: Array | None,
+    landmarks: Rows,
+    points: Rows,
+    weights: Weights,
+) -> None:
     """Check all that compiled code, ours and SciPy's, takes on trust, whoever made it.
 
     Sketches and fitted maps may come from files, and their arrays may be changed after
@@ -179,7 +221,8 @@ def _check_product(kernel, center, landmarks, points, weights):
     if isinstance(kernel, (CallableKernel, Precomputed)):
         return
     d = landmarks.d
-    if points.d != d or np.shape(center) != (d,) or center.dtype != np.float64:
+    fits = np.shape(center) == (d,) if center is not None else False
+    if points.d != d or center is None or not fits or center.dtype != np.float64:
         raise ValueError(
             f"landmarks have {d} features, points {points.d}, and the center must be a "
             f"float64 array of as many numbers, got {center!r}"
@@ -187,8 +230,16 @@ def _check_product(kernel, center, landmarks, points, weights):
 
 
 def make_tiles(
-    *, kernel, landmarks, points, center, dtype, n_threads, triangle=False, **options
-):
+    *,
+    kernel: Kernel,
+    landmarks: Rows,
+    points: Rows,
+    center: Array | None,
+    dtype: Dtype,
+    n_threads: int,
+    triangle: bool = False,
+    **options: Any,
+) -> "Tiles":
     """Make the tiles of a kernel; for a precomputed one, `landmarks` are rows of K.
 
     `triangle`: for `symmetric_product`, else for `fill_product`.
@@ -216,14 +267,24 @@ def make_tiles(
     return SelectedTiles(**(options | {"weights": weights}), chosen=chosen)
 
 
-def make_gradient_tiles(*, kernel, landmarks, points, center, weights, **options):
+def make_gradient_tiles(
+    *,
+    kernel: Kernel,
+    landmarks: Rows,
+    points: Rows,
+    center: Array | None,
+    weights: Array,
+    **options: Any,
+) -> GradientTiles:
     """Make the tiles of gradients, in L·x if the kernel has a metric."""
     _check_product(kernel, center, landmarks, points, weights)
     seen = _in_metric(kernel.metric, landmarks, points, center)
     return GradientTiles(kernel=kernel, weights=weights, **seen, **options)
 
 
-def _in_metric(metric, landmarks, points, center):
+def _in_metric(
+    metric: "Metric | None", landmarks: Rows, points: Rows, center: Array | None
+) -> dict[str, Any]:
     """Collect landmarks, points and center, as compiled code is to see them."""
     seen_center = center if metric is None else np.zeros(metric.d_seen)
     return dict(
@@ -238,7 +299,9 @@ def _in_metric(metric, landmarks, points, center):
 # --------------------------------------------------------------------------
 
 
-def fill_product(out, tiles, scale, label, verbose):
+def fill_product(
+    out: Array, tiles: "Tiles", scale: float, label: str, verbose: int
+) -> Array:
     """out = scale · W · K(landmarks, points)."""
     if out.shape != (*tiles.shape, tiles.n):
         raise ValueError(f"out must have shape {(*tiles.shape, tiles.n)}: {out.shape}")
@@ -247,7 +310,9 @@ def fill_product(out, tiles, scale, label, verbose):
     return out
 
 
-def symmetric_product(tiles, weights, memory_limit, verbose):
+def symmetric_product(
+    tiles: "Tiles", weights: Weights, memory_limit: int, verbose: int
+) -> Array:
     """Compute W · K(landmarks, landmarks) · Wᵀ in float64, from half of K.
 
     With U the upper triangle of K and half of its diagonal, K = U + Uᵀ, and the
@@ -255,7 +320,7 @@ def symmetric_product(tiles, weights, memory_limit, verbose):
     """
     with progress(tiles.m * (tiles.m + 1) // 2, "S·K·Sᵀ", verbose) as report:
 
-        def columns_of_t(start, end):
+        def columns_of_t(start: int, end: int) -> Array:
             T = np.empty((*tiles.shape, end - start), tiles.dtype)
             _fill_columns(T, tiles, start, end, end, 1.0, True, report)
             return T.reshape(-1, end - start)
@@ -266,7 +331,9 @@ def symmetric_product(tiles, weights, memory_limit, verbose):
     return product + product.swapaxes(-1, -2)
 
 
-def selected_product(*, landmarks, weights, scale, verbose, **options):
+def selected_product(
+    *, landmarks: Rows, weights: Weights, scale: float, verbose: int, **options: Any
+) -> Array | None:
     """Compute scale · W · K · Wᵀ by the engine, if rows of W have one entry; else None.
 
     All of K, for half of it and its sums would take longer.
@@ -288,7 +355,12 @@ def selected_product(*, landmarks, weights, scale, verbose, **options):
     return out
 
 
-def times_weights_t(get_columns, weights, memory_limit, n_rows):
+def times_weights_t(
+    get_columns: Callable[[int, int], Array],
+    weights: Weights,
+    memory_limit: int,
+    n_rows: int,
+) -> Array:
     """Find A · Wᵀ in float64; get_columns(start, end) are columns of A, of n_rows."""
     s, m = weights.shape
     # columns in their type and in float64; half of the limit is left to tiles
@@ -303,7 +375,16 @@ def times_weights_t(get_columns, weights, memory_limit, n_rows):
     return total
 
 
-def _fill_columns(out, tiles, col_start, col_end, row_end, scale, triangle, report):
+def _fill_columns(
+    out: Array,
+    tiles: "Tiles",
+    col_start: int,
+    col_end: int,
+    row_end: int,
+    scale: float,
+    triangle: bool,
+    report: Callable[[float], object],
+) -> None:
     """Fill columns [col_start, col_end) of the product, from landmarks [0, row_end).
 
     Points are taken in calls of about CALL_SECONDS.  Where they are cut changes
@@ -327,7 +408,9 @@ def _fill_columns(out, tiles, col_start, col_end, row_end, scale, triangle, repo
             start = end
 
 
-def _n_evaluated(row_start, n_rows, col_start, col_end, triangle):
+def _n_evaluated(
+    row_start: int, n_rows: int, col_start: int, col_end: int, triangle: bool
+) -> int:
     """Count kernel values of a block, without those below the diagonal if triangle."""
     if not triangle:
         return n_rows * (col_end - col_start)

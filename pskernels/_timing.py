@@ -2,11 +2,20 @@
 
 import time
 import tracemalloc
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 REPEATS = 5
 
+_Result = TypeVar("_Result")
 
-def fastest(function, *arguments, repeats=REPEATS, **options):
+
+def fastest(
+    function: Callable[..., _Result],
+    *arguments: Any,
+    repeats: int = REPEATS,
+    **options: Any,
+) -> tuple[_Result, float]:
     """Time a call a few times: its result, and the least time, as noise only adds."""
     seconds = []
     for _ in range(repeats):
@@ -16,7 +25,7 @@ def fastest(function, *arguments, repeats=REPEATS, **options):
     return result, min(seconds)
 
 
-def peak_bytes(function, *arguments):
+def peak_bytes(function: Callable[..., object], *arguments: Any) -> int:
     """Measure the peak of memory that a call allocates, in a run that is not timed."""
     tracemalloc.start()
     try:

@@ -3,10 +3,22 @@
 import numbers
 import sys
 import warnings
+from collections.abc import Collection, Iterator
 from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
+
+from pskernels._types import (
+    AnyArray,
+    Array,
+    CheckedPoints,
+    Dtype,
+    HasDtype,
+    Shape,
+    SparsePoints,
+)
 
 PACKAGE = "pskernels"
 
@@ -16,7 +28,7 @@ DEFAULT_MEMORY_LIMIT = 2**30
 FINITE_BLOCK = 2**16
 
 
-def check_int(value, name, *, minimum):
+def check_int(value: Any, name: str, *, minimum: int) -> int:
     """Check an integer of at least `minimum`."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} must be an integer, got {value!r}")
@@ -25,12 +37,12 @@ def check_int(value, name, *, minimum):
     return int(value)
 
 
-def _check_real(value, name):
+def _check_real(value: object, name: str) -> None:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a real number, got {value!r}")
 
 
-def check_positive(value, name):
+def check_positive(value: Any, name: str) -> float:
     """Check a finite real number above 0."""
     _check_real(value, name)
     if not 0 < value < np.inf:
@@ -38,7 +50,7 @@ def check_positive(value, name):
     return float(value)
 
 
-def check_non_negative(value, name):
+def check_non_negative(value: Any, name: str) -> float:
     """Check a finite real number of at least 0."""
     _check_real(value, name)
     if not 0 <= value < np.inf:
@@ -46,7 +58,7 @@ def check_non_negative(value, name):
     return float(value)
 
 
-def check_open_probability(value, name):
+def check_open_probability(value: Any, name: str) -> float:
     """Check a real number in (0, 1), both excluded."""
     _check_real(value, name)
     if not 0 < value < 1:
@@ -54,7 +66,7 @@ def check_open_probability(value, name):
     return float(value)
 
 
-def check_probability(value, name):
+def check_probability(value: Any, name: str) -> float:
     """Check a real number in (0, 1]."""
     _check_real(value, name)
     if not 0 < value <= 1:
@@ -63,7 +75,7 @@ def check_probability(value, name):
     return float(value)
 
 
-def check_option(value, name, options):
+def check_option(value: object, name: str, options: Collection[str]) -> str:
     """Check that a value is one of a few strings."""
     if not isinstance(value, str) or value not in options:
         listed = ", ".join(repr(option) for option in options)
@@ -71,7 +83,7 @@ def check_option(value, name, options):
     return value
 
 
-def check_real_array(array, name):
+def check_real_array(array: object, name: str) -> AnyArray:
     """Check real numbers, as a NumPy array; no copy is made of one.
 
     (Unless it is not aligned, as a view of bytes may be: compiled code relies on that.)
@@ -97,12 +109,12 @@ def check_real_array(array, name):
     return aligned(array)
 
 
-def aligned(array):
+def aligned(array: AnyArray) -> AnyArray:
     """Copy an array whose numbers are not where compiled code may read them."""
     return array if array.flags.aligned else array.copy()
 
 
-def check_compressed(array, name):
+def check_compressed(array: Any, name: str) -> None:
     """Check the parts of a CSR or CSC array, which compiled code goes by.
 
     SciPy takes what it is given, and its own full check misses offsets that rise and
@@ -131,7 +143,7 @@ def check_compressed(array, name):
         )
 
 
-def check_sparse(array, name):
+def check_sparse(array: Any, name: str) -> Any:
     """Check a sparse array of any format; returns it, or the same in another format.
 
     Conversions of SciPy read what they have not checked, so that this comes first.
@@ -161,7 +173,7 @@ def check_sparse(array, name):
     return array
 
 
-def _check_blocks(array, name):
+def _check_blocks(array: Any, name: str) -> None:
     """Check a BSR array: the structure is that of a CSR array of blocks."""
     data, (rows, columns) = array.data, array.blocksize
     if data.ndim != 3 or array.shape[0] % rows or array.shape[1] % columns:
@@ -176,17 +188,17 @@ def _check_blocks(array, name):
     check_compressed(blocks, name)
 
 
-def canonical_csr(X, name):
+def canonical_csr(X: Any, name: str) -> SparsePoints:
     """Convert a sparse X to `csr_array`, each place with one entry at most; X stays."""
-    X = sp.csr_array(check_sparse(X, name))
-    parts = X.data, X.indices, X.indptr
-    if not X.has_canonical_format or not all(part.flags.aligned for part in parts):
-        X = X.copy()
-        X.sum_duplicates()
-    return X
+    found: SparsePoints = sp.csr_array(check_sparse(X, name))
+    parts = found.data, found.indices, found.indptr
+    if not found.has_canonical_format or not all(part.flags.aligned for part in parts):
+        found = found.copy()
+        found.sum_duplicates()
+    return found
 
 
-def check_points(X, name, accept_sparse=False):
+def check_points(X: object, name: str, accept_sparse: bool = False) -> CheckedPoints:
     """Check a non-empty 2-d array of real numbers, one point in each row.
 
     A sparse one becomes a `csr_array`, if it is accepted.  That values are finite is
@@ -214,7 +226,7 @@ def check_points(X, name, accept_sparse=False):
     return X
 
 
-def raise_not_finite(X, name):
+def raise_not_finite(X: Any, name: str) -> NoReturn:
     """Say where the first NaN or infinity of X is (X is known to have one)."""
     if X.ndim == 1:
         first = np.flatnonzero(~np.isfinite(X))[0]
@@ -224,14 +236,15 @@ def raise_not_finite(X, name):
     raise ValueError(f"{name} has values too large to be summed in float64")
 
 
-def _raise_at(value, name, place):
+def _raise_at(value: Any, name: str, place: str) -> NoReturn:
     value = "NaN" if np.isnan(value) else value
     raise ValueError(f"{name} contains {value} {place}; every value must be finite")
 
 
-def _not_finite_entries(X):
+def _not_finite_entries(X: Any) -> Iterator[tuple[Any, Any, Any]]:
     """Yield (row, column, value) of each NaN or infinity."""
-    if sp.issparse(X):
+    sparse = sp.issparse(X)
+    if sparse:
         X = X.tocoo()
         bad = ~np.isfinite(X.data)
         yield from zip(X.row[bad], X.col[bad], X.data[bad], strict=True)
@@ -241,7 +254,7 @@ def _not_finite_entries(X):
             yield i, j, row[j]
 
 
-def common_dtype(*arrays):
+def common_dtype(*arrays: HasDtype) -> Dtype:
     """Choose float32 if every array is float32, else float64."""
     # by kind and size: either byte order is float32
     if all(array.dtype.str[1:] == "f4" for array in arrays):
@@ -249,7 +262,9 @@ def common_dtype(*arrays):
     return np.dtype(np.float64)
 
 
-def check_out(out, shape, dtype, **inputs):
+def check_out(
+    out: Array | None, shape: Shape, dtype: Dtype, **inputs: CheckedPoints
+) -> Array:
     """Return the output array: a new one, or the caller's if it fits."""
     if out is None:
         return np.empty(shape, dtype)
@@ -278,7 +293,7 @@ def check_out(out, shape, dtype, **inputs):
     return out
 
 
-def check_quantiles(quantiles):
+def check_quantiles(quantiles: object) -> tuple[float, ...]:
     """Check levels in (0, 1), increasing; return them as a tuple of floats."""
     levels = check_real_array(quantiles, "quantiles")
     if levels.ndim != 1 or len(levels) == 0:
@@ -291,24 +306,25 @@ def check_quantiles(quantiles):
             f"quantiles must be above 0 and below 1, got {levels.max():g}: divide "
             "percentages by 100"
         )
-    levels = [check_open_probability(level, "quantiles") for level in levels.tolist()]
-    levels = tuple(levels)
-    for low, high in zip(levels, levels[1:], strict=False):
+    checked = tuple(
+        check_open_probability(level, "quantiles") for level in levels.tolist()
+    )
+    for low, high in zip(checked, checked[1:], strict=False):
         if low == high:
-            raise ValueError(f"quantiles must not repeat, got {low:g} twice: {levels}")
+            raise ValueError(f"quantiles must not repeat, got {low:g} twice: {checked}")
         if low > high:
-            raise ValueError(f"quantiles must be increasing, got {levels}")
-    return levels
+            raise ValueError(f"quantiles must be increasing, got {checked}")
+    return checked
 
 
-def check_memory_limit(memory_limit):
+def check_memory_limit(memory_limit: int | None) -> int:
     """Check the bytes that may be used; None means DEFAULT_MEMORY_LIMIT."""
     if memory_limit is None:
         return DEFAULT_MEMORY_LIMIT
     return check_int(memory_limit, "memory_limit (bytes)", minimum=1)
 
 
-def levels_to_the_caller():
+def levels_to_the_caller() -> int:
     """Count frames of this package above the one that calls this, and one more."""
     frame, level = sys._getframe(1), 1
     # __package__ is None in scripts
@@ -317,16 +333,16 @@ def levels_to_the_caller():
     return level
 
 
-def count_not_finite(array):
+def count_not_finite(array: AnyArray) -> int:
     """Count NaN and infinities, in blocks that take little memory."""
     step = max(1, FINITE_BLOCK // max(1, array[0].size))
     return sum(
-        block.size - np.count_nonzero(np.isfinite(block))
+        block.size - int(np.count_nonzero(np.isfinite(block)))
         for block in (array[i : i + step] for i in range(0, len(array), step))
     )
 
 
-def warn_if_not_finite(product, name):
+def warn_if_not_finite(product: Array, name: str) -> None:
     """Warn if a product has overflowed, with a figure."""
     n_bad = count_not_finite(product)
     if n_bad:

@@ -14,10 +14,15 @@ import io
 import os
 import struct
 import zlib
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 
+from pskernels._types import AnyArray, Path
 from pskernels.passes import Answer
+
+# Arrays by name.
+Record: TypeAlias = dict[str, AnyArray]
 
 MAGIC = b"pskernels passes 1\n"
 KEY_BYTES = 32
@@ -39,9 +44,9 @@ class Checkpoint:
         Arrays by name, those of before and those that were added.
     """
 
-    def __init__(self, path, key):
+    def __init__(self, path: Path, key: bytes) -> None:
         self.path = os.fspath(path)
-        self.records = []
+        self.records: list[Record] = []
         self._end = len(MAGIC) + len(key)
         if os.path.exists(self.path) and os.path.getsize(self.path) > 0:
             self._read(key)
@@ -49,7 +54,7 @@ class Checkpoint:
             with open(self.path, "wb") as file:
                 file.write(MAGIC + key)
 
-    def _read(self, key):
+    def _read(self, key: bytes) -> None:
         with open(self.path, "rb") as file:
             head = file.read(self._end)
             if not head.startswith(MAGIC):
@@ -63,10 +68,10 @@ class Checkpoint:
                 self.records.append(record)
                 self._end = file.tell()
 
-    def add(self, record):
+    def add(self, record: Record) -> None:
         """Append a record, in the place of what may be torn."""
         buffer = io.BytesIO()
-        np.savez(buffer, **record)
+        np.savez(buffer, **record)  # type: ignore[arg-type]
         payload = buffer.getvalue()
         with open(self.path, "r+b") as file:
             file.seek(self._end)
@@ -77,12 +82,12 @@ class Checkpoint:
             self._end = file.tell()
         self.records.append(record)
 
-    def remove(self):
+    def remove(self) -> None:
         """Remove the file of a fit that has ended."""
         os.remove(self.path)
 
 
-def _read_record(file):
+def _read_record(file: BinaryIO) -> Record | None:
     """Read a record, None at the end or where it is torn."""
     head = file.read(HEAD.size)
     if len(head) < HEAD.size:
@@ -95,7 +100,7 @@ def _read_record(file):
         return dict(arrays)
 
 
-def pack_answers(answers):
+def pack_answers(answers: dict[int, Answer]) -> Record:
     """Make a record of the answers of outputs {number: Answer}."""
     record = {"outputs": np.array(sorted(answers))}
     for j, answer in answers.items():
@@ -105,11 +110,11 @@ def pack_answers(answers):
     return record
 
 
-def unpack_answers(record):
+def unpack_answers(record: Record) -> dict[int, Answer]:
     """Make the answers of a record."""
     answers = {}
     for j in record["outputs"].tolist():
-        values = {
+        values: dict[str, Any] = {
             name.rpartition("_")[0]: value
             for name, value in record.items()
             if name.rpartition("_")[2] == str(j)

@@ -6,7 +6,8 @@ grow              rows are doubled until that stops paying; sketches keep the pr
 """
 
 import warnings
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,9 +15,19 @@ from pskernels import _points, _tiles
 from pskernels._preparation import prepare
 from pskernels._products import matmul
 from pskernels._threads import single_threaded_blas
+from pskernels._types import Array, Indices
 from pskernels.gram import kernel_matmul
 from pskernels.kernels import get_kernel, is_precomputed
-from pskernels.sketches import DEFAULT_ROW_ENTRIES, PSparsified, SubSampling
+from pskernels.sketches import (
+    DEFAULT_ROW_ENTRIES,
+    Distribution,
+    PSparsified,
+    Sketch,
+    SubSampling,
+)
+
+if TYPE_CHECKING:
+    from pskernels.feature_map import FeatureMap
 
 # Points of a probe, and rows of the sketch that is tried on it.
 PROBE = 1000
@@ -46,8 +57,16 @@ MISSED = 0.05
 
 
 def choose_sketch(
-    make_map, X, y, s, kind, seed, precomputed=False, weight=None, n=None
-):
+    make_map: "Callable[[Sketch | None], FeatureMap]",
+    X: Any,
+    y: Array | None,
+    s: int,
+    kind: str,
+    seed: int,
+    precomputed: bool = False,
+    weight: Array | None = None,
+    n: int | None = None,
+) -> SubSampling | PSparsified:
     """Choose the distribution that is likely to be the best for its cost.
 
     On a probe of points, the residual of Nyström's sketch,
@@ -92,7 +111,14 @@ def choose_sketch(
     return PSparsified(s, min(1.0, m / n), kind)
 
 
-def _misses_a_part(make_map, X, y, weight, seed, precomputed):
+def _misses_a_part(
+    make_map: "Callable[[Sketch | None], FeatureMap]",
+    X: Any,
+    y: Array,
+    weight: Array,
+    seed: int,
+    precomputed: bool,
+) -> bool:
     """Tell whether Nyström's sketch misses a small part of the points that matters.
 
     A smaller sketch of the probe alone tells as well.
@@ -111,10 +137,13 @@ def _misses_a_part(make_map, X, y, weight, seed, precomputed):
     residual, diagonal = _nystroem_residuals(make_map(None), X, PROBE_ROWS)
     missed = squares @ residual / squares.sum()
     # what is missed is more than rounding, and not missed of all points alike
-    return missed > max(MISSED * diagonal.mean(), UNEVEN * residual.mean())
+    found: bool = missed > max(MISSED * diagonal.mean(), UNEVEN * residual.mean())
+    return found
 
 
-def _nystroem_residuals(feature_map, X, m):
+def _nystroem_residuals(
+    feature_map: "FeatureMap", X: Any, m: int
+) -> tuple[Array, Array]:
     """Compute (k(x, x) - ‖z_S(x)‖², k(x, x)) of points whose first m are the sketch.
 
     The points are in random order.  `FeatureMap` would give the same, at several times
@@ -144,7 +173,9 @@ def _nystroem_residuals(feature_map, X, m):
     return np.maximum(diagonal - np.einsum("ij,ij->i", Z, Z), 0.0), diagonal
 
 
-def _residuals(feature_map, X, indices):
+def _residuals(
+    feature_map: "FeatureMap", X: Any, indices: Indices
+) -> tuple[Array, Array]:
     """Compute (k(x, x) - ‖z_S(x)‖², k(x, x)) of some points."""
     Z = feature_map.transform(X[indices]).astype(np.float64, copy=False)
     diagonal = feature_map.kernel_.diagonal(X, indices)
@@ -160,7 +191,13 @@ class Growth(NamedTuple):
     value: float  # what was to become smaller
 
 
-def grow(features, measure, rtol, limit, scale=None):
+def grow(
+    features: "GrowingFeatures",
+    measure: "Callable[[FeatureMap, Array], float]",
+    rtol: float,
+    limit: int,
+    scale: float | None = None,
+) -> "tuple[FeatureMap, Array, list[Growth]]":
     """Double the rows of a sketch until a value stops falling.
 
     Parameters
@@ -197,12 +234,13 @@ def grow(features, measure, rtol, limit, scale=None):
         s = min(2 * s, limit)
 
 
-def mean_residual(feature_map, X, seed):
+def mean_residual(feature_map: "FeatureMap", X: Any, seed: int) -> float:
     """Average k(x, x) - ‖z_S(x)‖² over a probe of points, as a share of k(x, x)."""
     n = X.shape[0]
     probe = np.random.default_rng(seed).choice(n, min(PROBE, n), replace=False)
     residual, diagonal = _residuals(feature_map, X, probe)
-    return residual.sum() / diagonal.sum()
+    found: float = residual.sum() / diagonal.sum()
+    return found
 
 
 class GrowingFeatures:
@@ -225,30 +263,36 @@ class GrowingFeatures:
     All of S·K is kept beside the features, which doubles their memory.
     """
 
-    def __init__(self, make_map, make_sketch, X, seed):
+    def __init__(
+        self,
+        make_map: "Callable[[Sketch | None], FeatureMap]",
+        make_sketch: Callable[[int], Distribution],
+        X: Any,
+        seed: int,
+    ) -> None:
         self._make_map = make_map
         self._make_sketch = make_sketch
         self._X = X
         self._seed = seed
-        self._KSt = None
+        self._KSt: Array | None = None
 
-    def grow(self, s):
+    def grow(self, s: int) -> "tuple[FeatureMap, Array]":
         """Grow the sketch to s rows: (fitted map, features of all points)."""
         distribution = self._make_sketch(s)
         n = self._X.shape[0]
         n_threads, _ = self._make_map(None).limits()
         sketch = distribution.draw(n, self._seed, n_threads)
         feature_map = self._make_map(sketch).fit(self._X)
-        first = 0
-        if self._KSt is not None and distribution.extends:
-            first = self._KSt.shape[1]
+        assert feature_map.whitening_ is not None
+        before = self._KSt if distribution.extends else None
+        first = 0 if before is None else before.shape[1]
         new = self._products(feature_map, sketch.take_rows(first, s))
-        self._KSt = new if first == 0 else np.hstack([self._KSt, new])
+        self._KSt = new if before is None else np.hstack([before, new])
         whitening = (sketch.scale * feature_map.whitening_).astype(new.dtype)
         Z = np.empty((n, feature_map.rank_), new.dtype)
         return feature_map, matmul(self._KSt, whitening, Z, n_threads)
 
-    def _products(self, feature_map, rows):
+    def _products(self, feature_map: "FeatureMap", rows: Sketch) -> Array:
         """Compute K·(rows of S)ᵀ, before scaling."""
         X = self._X
         n_threads, memory_limit = feature_map.limits()

@@ -7,6 +7,7 @@ over what is new of it, k(x, x) beside that of those before (the "f/P-greedy" ru
 Müller and Schaback, 2009).  Of every block the rule is exact among some candidates.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from scipy.linalg import solve_triangular
 
 from pskernels._products import EPS
 from pskernels._threads import single_threaded_blas
+from pskernels._types import Array, CheckedPoints, Indices
 from pskernels._validation import check_int
 from pskernels.feature_map import FeatureMap
 from pskernels.gram import kernel_matmul
@@ -48,7 +50,14 @@ class Compression(NamedTuple):
     largest: float
 
 
-def compress(feature_map, coef, dual_coef, alpha, k, X=None):
+def compress(
+    feature_map: FeatureMap,
+    coef: Array,
+    dual_coef: Array,
+    alpha: float,
+    k: int,
+    X: CheckedPoints | None = None,
+) -> tuple[FeatureMap, Array, Compression]:
     """Replace the landmarks of a model by k of them.
 
     Of all g on these, it is the one of the least mean (f - g)² + alpha·‖f - g‖².
@@ -79,6 +88,7 @@ def compress(feature_map, coef, dual_coef, alpha, k, X=None):
     if k > m:
         raise ValueError(f"k={k} is more than the {m} landmarks of the model")
     n_threads, memory_limit = feature_map.limits()
+    assert feature_map.landmarks_ is not None
     landmarks = feature_map.landmarks_.astype(np.float64)
     X = landmarks if X is None else X.astype(np.float64)
     room = ARRAYS * 8 * k * max(m, X.shape[0])
@@ -88,7 +98,7 @@ def compress(feature_map, coef, dual_coef, alpha, k, X=None):
             f"{max(m, X.shape[0])} x {k} numbers, {room} bytes; raise it"
         )
 
-    def kernel_of(rows, columns):
+    def kernel_of(rows: Indices, columns: Indices) -> Array:
         return kernel_matmul(
             landmarks[rows],
             landmarks[columns],
@@ -126,7 +136,9 @@ def compress(feature_map, coef, dual_coef, alpha, k, X=None):
     return small, coef, found
 
 
-def choose_landmarks(kernel_of, diagonal, f, k):
+def choose_landmarks(
+    kernel_of: Callable[[Indices, Indices], Array], diagonal: Array, f: Array, k: int
+) -> Indices:
     """Choose k of m points, such that a function on their kernels is close to f.
 
     Parameters
@@ -169,27 +181,29 @@ def choose_landmarks(kernel_of, diagonal, f, k):
     return np.sort(chosen[:n_chosen])
 
 
-def _scores(rest, new, least):
+def _scores(rest: Array, new: Array, least: Array) -> Array:
     """Find what points would take off ‖f - g‖², -1 for those that have nothing new."""
     squares = np.einsum("ij,ij->i", rest, rest)
     return np.where(new > least, squares / np.maximum(new, least), -1.0)
 
 
-def _best(scores, count):
+def _best(scores: Array, count: int) -> Indices:
     """List the numbers of the largest scores that are not negative."""
     useful = np.flatnonzero(scores >= 0)
     order = np.argsort(-scores[useful], kind="stable")
     return useful[order[:count]]
 
 
-def _choose_one_by_one(T, rest, least, count):
+def _choose_one_by_one(
+    T: Array, rest: Array, least: Array, count: int
+) -> tuple[list[int], Array]:
     """Choose some candidates, one by one; return their places and a Cholesky factor.
 
     T is what of their K is new.
     """
     T, rest = T.copy(), rest.copy()
     V = np.empty((len(T), count))
-    places = []
+    places: list[int] = []
     for i in range(count):
         scores = _scores(rest, T.diagonal(), least)
         scores[places] = -1.0
@@ -203,9 +217,12 @@ def _choose_one_by_one(T, rest, least, count):
     return places, np.tril(V[places, : len(places)])
 
 
-def _refit(small, f, X, f_X, alpha):
+def _refit(
+    small: FeatureMap, f: Array, X: CheckedPoints, f_X: Array, alpha: float
+) -> Array:
     """Find the coefficients of g: those of f's projection, and what moves them."""
     Z = small.transform(X)
+    assert small.whitening_ is not None
     projected = small.whitening_.T @ (small.sketch_ @ f)
     moved = solve(
         Z,
@@ -216,10 +233,13 @@ def _refit(small, f, X, f_X, alpha):
         solver="direct",
         n_threads=small.n_threads,
     )
-    return projected + moved.coef
+    found: Array = projected + moved.coef
+    return found
 
 
-def _norm(change, dual_coef, dual_small, chosen, largest):
+def _norm(
+    change: Array, dual_coef: Array, dual_small: Array, chosen: Indices, largest: float
+) -> float:
     """Bound ‖f - g‖ of the worst output.
 
     ‖Σ δ k(·, x)‖² = Σ δ·(its value at x), the change of predictions, which has the

@@ -16,7 +16,12 @@ score, is exceeded with a probability of at most 1 - share (Vovk, Gammerman and 
                   whose weights are ratios of densities
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+
+from pskernels._types import Array, Indices
 
 # Halvings of the interval that a bound is sought in: to the last digit.
 HALVINGS = 64
@@ -25,8 +30,14 @@ ROUNDING = 1e-10
 
 
 def bound_by_folds(
-    ends, scores, folds, share, weight=None, new_weight=None, widths=None
-):
+    ends: Array,
+    scores: Array,
+    folds: Indices,
+    share: float,
+    weight: Array | None = None,
+    new_weight: Array | float | None = None,
+    widths: Array | None = None,
+) -> Array:
     """Find upper bounds of new points by scores of points that were held out in folds.
 
     Parameters
@@ -59,9 +70,10 @@ def bound_by_folds(
     if len(tables) == 1:
         values, masses = tables[0]
         place = np.searchsorted(masses, np.broadcast_to(needed, len(ends)))
-        return ends[:, 0] + widths[:, 0] * np.append(values, np.inf)[place]
+        found: Array = ends[:, 0] + widths[:, 0] * np.append(values, np.inf)[place]
+        return found
 
-    def mass(t):
+    def mass(t: Array) -> Array:
         """Sum the weights of ends + widths·scores at or below t."""
         total = np.zeros(len(t))
         for k, (values, masses) in enumerate(tables):
@@ -78,7 +90,12 @@ def bound_by_folds(
     return np.where(reached, high, np.inf)
 
 
-def _farthest(ends, widths, tables, best):
+def _farthest(
+    ends: Array,
+    widths: Array,
+    tables: list[tuple[Array, Array]],
+    best: Callable[..., Any],
+) -> Array:
     """Find the least or largest end plus score, and a little more for rounding."""
     place, sign = (0, -1) if best is np.min else (-1, 1)
     values = [
@@ -88,10 +105,16 @@ def _farthest(ends, widths, tables, best):
     ]
     found = best(values, axis=0)
     sizes = np.abs(ends).max(axis=1) + np.abs(found)
-    return found + sign * (1e-12 * sizes + np.finfo(float).tiny)
+    result: Array = found + sign * (1e-12 * sizes + np.finfo(float).tiny)
+    return result
 
 
-def bound_by_points(values, share, weight=None, new_weight=None):
+def bound_by_points(
+    values: Array,
+    share: float,
+    weight: Array | None = None,
+    new_weight: Array | None = None,
+) -> Array:
     """Find upper bounds of new points by machines without one point each.
 
     Parameters
@@ -116,24 +139,29 @@ def bound_by_points(values, share, weight=None, new_weight=None):
     masses = np.cumsum(weight[order], axis=1)
     place = (masses < np.broadcast_to(needed, len(values))[:, None]).sum(axis=1)
     ordered = np.take_along_axis(values, order, axis=1)
-    return np.hstack([ordered, _no(values)[:, None]])[np.arange(len(values)), place]
+    found: Array = np.hstack([ordered, _no(values)[:, None]])[
+        np.arange(len(values)), place
+    ]
+    return found
 
 
-def _needed_mass(n, share, weight, new_weight):
+def _needed_mass(
+    n: int, share: float, weight: Array | None, new_weight: Array | float | None
+) -> float | Array:
     """Compute the weight of scores that a bound must have at or below it."""
     if weight is None and new_weight is None:
         return float(np.ceil(share * (n + 1) * (1 - ROUNDING)))
     total = float(n) if weight is None else weight.sum()
-    new_weight = 1.0 if new_weight is None else np.asarray(new_weight, np.float64)
-    return share * (total + new_weight) * (1 - ROUNDING)
+    new = 1.0 if new_weight is None else np.asarray(new_weight, np.float64)
+    return share * (total + new) * (1 - ROUNDING)
 
 
-def _tabulate(scores, weight):
+def _tabulate(scores: Array, weight: Array | None) -> tuple[Array, Array]:
     """Sort scores: (scores, sums of weights up to each)."""
     order = np.argsort(scores, kind="stable")
     weight = np.ones(len(scores)) if weight is None else weight[order]
     return scores[order], np.cumsum(weight)
 
 
-def _no(values):
+def _no(values: Array) -> Array:
     return np.full(len(values), np.inf)

@@ -20,10 +20,11 @@ Examples
 """
 
 import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from functools import cached_property, partial
 from operator import getitem
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import dask.array as da
 import numpy as np
@@ -33,6 +34,7 @@ from distributed import default_client
 from pskernels import estimators
 from pskernels._engine import column_moments
 from pskernels._threads import single_threaded_blas
+from pskernels._types import AnyArray, Array, Indices, Path, Shape
 from pskernels._validation import aligned, common_dtype
 from pskernels.sources import Source
 from pskernels.streaming import (
@@ -44,6 +46,16 @@ from pskernels.streaming import (
     shifted,
     weights_of,
 )
+
+if TYPE_CHECKING:
+    from pskernels.feature_map import ChunkFeatures
+    from pskernels.features import BlockFeatures
+    from pskernels.losses import Loss
+    from pskernels.passes import Answer, Request
+    from pskernels.point_metric import Metric
+    from pskernels.streaming import Reweigh
+
+_Class = TypeVar("_Class")
 
 # Answers that are added up in one task.
 SUMMED = 8
@@ -66,24 +78,32 @@ class DaskSource(Source):
 
     names = None
 
-    def __init__(self, array, name, client, real=True, names=None):
+    def __init__(
+        self,
+        array: Any,
+        name: str,
+        client: Any,
+        real: bool = True,
+        names: list[str] | None = None,
+    ) -> None:
         super().__init__(array, name, real)
         self.client, self.names = client, names
         self.lengths = array.chunks[0]
         self.starts = np.concatenate([[0], np.cumsum(self.lengths)])
-        self.array, self.real, self.parts = array, real, None
+        self.array, self.real = array, real
+        self.parts: Any = None
 
     @property
-    def chunks_type(self):
+    def chunks_type(self) -> "type[DaskChunks]":
         return DaskChunks
 
-    def _submit(self, function, *arguments, part):
+    def _submit(self, function: Callable[..., Any], *arguments: Any, part: int) -> Any:
         return self.client.submit(function, self.parts[part], *arguments)
 
-    def _read(self, start, end):
+    def _read(self, start: int, end: int) -> AnyArray:
         return self._gather(np.arange(start, end))
 
-    def _gather(self, numbers):
+    def _gather(self, numbers: Indices) -> AnyArray:
         """Bring some rows here, from where they are."""
         owner = np.searchsorted(self.starts, numbers, side="right") - 1
         used = np.unique(owner)
@@ -99,7 +119,7 @@ class DaskSource(Source):
             out[place] = rows
         return out
 
-    def map_blocks(self, function, *others):
+    def map_blocks(self, function: Callable[..., Any], *others: Any) -> list[Any]:
         """List function(start, rows, *rows of others) of all partitions."""
         futures = [
             self.client.submit(
@@ -112,13 +132,21 @@ class DaskSource(Source):
                 zip(self.starts, self.parts, strict=False)
             )
         ]
-        return self.client.gather(futures)
+        found: list[Any] = self.client.gather(futures)
+        return found
 
-    def column_moments(self, with_variance, n_threads, memory_limit, metric=None):
+    def column_moments(
+        self,
+        with_variance: bool,
+        n_threads: int,
+        memory_limit: int,
+        metric: "Metric | None" = None,
+    ) -> tuple[Array, float | None]:
         """Merge the moments of partitions, by the formula of Chan and others."""
         function = partial(_moments, with_variance, memory_limit, metric)
-        counts, means, variances = zip(*self.map_blocks(function), strict=True)
-        counts, means = np.array(counts, float), np.array(means)
+        parts = zip(*self.map_blocks(function), strict=True)
+        sizes, means_of_parts, variances = parts
+        counts, means = np.array(sizes, float), np.array(means_of_parts)
         mean = counts @ means / counts.sum()
         if not with_variance:
             return mean, None
@@ -126,7 +154,7 @@ class DaskSource(Source):
         return mean, (counts @ np.array(variances) + between) / counts.sum()
 
 
-def check_partitions(sources):
+def check_partitions(sources: list[DaskSource]) -> None:
     """Check all partitions: those of several sources in one task, to be together."""
     first = sources[0]
     blocks = [source.array.to_delayed().ravel() for source in sources]
@@ -143,7 +171,13 @@ def check_partitions(sources):
         source.parts = [first.client.submit(getitem, parts, j) for parts in checked]
 
 
-def _check_parts(forms, number, start, length, *blocks):
+def _check_parts(
+    forms: list[tuple[str, Shape, bool]],
+    number: int,
+    start: int,
+    length: int,
+    *blocks: Any,
+) -> list[AnyArray]:
     return [
         _check_part(block, name, number, start, length, shape, real)
         for (name, shape, real), block in zip(forms, blocks, strict=True)
@@ -154,7 +188,15 @@ def _check_parts(forms, number, start, length, *blocks):
 # `aligned` in tasks.
 
 
-def _check_part(block, name, number, start, length, shape, real):
+def _check_part(
+    block: Any,
+    name: str,
+    number: int,
+    start: int,
+    length: int,
+    shape: tuple[int, ...],
+    real: bool,
+) -> AnyArray:
     """Check a partition: what its array promised, and that numbers are finite."""
     place = f"partition {number} of {name} (rows {start} to {start + length})"
     rows = np.ascontiguousarray(block)
@@ -175,11 +217,17 @@ def _check_part(block, name, number, start, length, shape, real):
     return rows.astype(common_dtype(rows), copy=False)
 
 
-def _take(rows, numbers):
+def _take(rows: AnyArray, numbers: Indices) -> AnyArray:
     return rows[numbers]
 
 
-def _moments(with_variance, memory_limit, metric, start, rows):
+def _moments(
+    with_variance: bool,
+    memory_limit: int,
+    metric: "Metric | None",
+    start: int,
+    rows: AnyArray,
+) -> tuple[int, Array, float | None]:
     rows = aligned(rows)
     return len(rows), *column_moments(rows, with_variance, 1, memory_limit, metric)
 
@@ -187,12 +235,12 @@ def _moments(with_variance, memory_limit, metric, start, rows):
 class _Fit(NamedTuple):
     """What tasks of a fit share."""
 
-    features_of: object
-    encode: object
-    reweigh: object
+    features_of: "ChunkFeatures"
+    encode: Callable[[AnyArray], Array]
+    reweigh: "Reweigh"
     total: float
     step: int
-    shift: object
+    shift: Array | float
 
 
 class DaskChunks(Chunks):
@@ -203,8 +251,13 @@ class DaskChunks(Chunks):
 
     is_distributed = True
 
+    if TYPE_CHECKING:
+        X: DaskSource
+        y: DaskSource
+        weight: DaskSource | None
+
     @cached_property
-    def _fit(self):
+    def _fit(self) -> Any:
         """What tasks share: a task too, and no scattered copy, to be computed anew."""
         fit = _Fit(
             self.features_of,
@@ -216,7 +269,13 @@ class DaskChunks(Chunks):
         )
         return self.X.client.submit(_identity, fit, pure=False)
 
-    def run_pass(self, losses, requests, fit_intercept, verbose=0):
+    def run_pass(
+        self,
+        losses: "Sequence[Loss]",
+        requests: "dict[int, Request]",
+        fit_intercept: bool,
+        verbose: int = 0,
+    ) -> "dict[int, Answer]":
         """Answer requests by a task for each partition."""
         client, weight = self.X.client, self.weight
         answers = [
@@ -240,9 +299,10 @@ class DaskChunks(Chunks):
                 client.submit(_add_answers, answers[k : k + SUMMED])
                 for k in range(0, len(answers), SUMMED)
             ]
-        return answers[0].result()
+        found: dict[int, Answer] = answers[0].result()
+        return found
 
-    def list_prints(self):
+    def list_prints(self) -> dict[str, Indices]:
         """List the checksums of all partitions, as arrays by name."""
         sources = {"X": self.X, "y": self.y, "sample_weight": self.weight}
         starts = self.X.starts
@@ -255,24 +315,27 @@ class DaskChunks(Chunks):
             )
         }
 
-    def recall_prints(self, record):
+    def recall_prints(self, record: dict[str, AnyArray]) -> None:
         """Check that partitions are those of an earlier run."""
         for name, prints in self.list_prints().items():
             _, start, end, which = name.split()
             old = record.get(name, prints)
             check_fingerprints(which, int(start), int(end), old, prints)
 
-    def survey(self):
+    def survey(self) -> Array:
         """Find the largest |z| of each column."""
         found = self.X.map_blocks(partial(_survey_part, self.features_of, self.step))
-        return np.max(found, axis=0)
+        result: Array = np.max(found, axis=0)
+        return result
 
 
-def _identity(value):
+def _identity(value: Any) -> Any:
     return value
 
 
-def _features(features_of, step, X):
+def _features(
+    features_of: "ChunkFeatures", step: int, X: AnyArray
+) -> "Iterator[tuple[slice, BlockFeatures]]":
     """Yield (rows, features) of a partition, some rows at a time, in one thread.
 
     A worker has as many tasks at once as it has threads.
@@ -282,9 +345,18 @@ def _features(features_of, step, X):
         yield rows, features_of(X[rows], 1)
 
 
-def _answer_part(fit, start, X, y, weight, losses, requests, fit_intercept):
+def _answer_part(
+    fit: _Fit,
+    start: int,
+    X: AnyArray,
+    y: AnyArray,
+    weight: AnyArray | None,
+    losses: "Sequence[Loss]",
+    requests: "dict[int, Request]",
+    fit_intercept: bool,
+) -> "dict[int, Answer]":
     """Answer requests {output: Request} for the points of a partition."""
-    answers = {}
+    answers: dict[int, Answer] = {}
     X, y = aligned(X), aligned(y)
     weight = weights_of(start, y, weight, fit.reweigh) / fit.total
     targets = shifted(fit.encode(y), fit.shift)
@@ -300,26 +372,29 @@ def _answer_part(fit, start, X, y, weight, losses, requests, fit_intercept):
     return answers
 
 
-def _add_answers(parts):
+def _add_answers(parts: "Iterable[dict[int, Answer]]") -> "dict[int, Answer]":
     """Add up answers of several partitions, in their order."""
-    total = {}
+    total: dict[int, Answer] = {}
     for part in parts:
         add_answers(total, part)
     return total
 
 
-def _print_part(start, rows):
+def _print_part(start: int, rows: AnyArray) -> Indices:
     return fingerprint(rows)
 
 
-def _survey_part(features_of, step, start, X):
+def _survey_part(
+    features_of: "ChunkFeatures", step: int, start: int, X: AnyArray
+) -> Array:
     X = aligned(X)
     with single_threaded_blas():
         parts = [features.largest for _, features in _features(features_of, step, X)]
-    return np.max(parts, axis=0)
+    found: Array = np.max(parts, axis=0)
+    return found
 
 
-def _as_array(data, name):
+def _as_array(data: Any, name: str) -> Any:
     """Make a Dask array of known lengths, whole rows in each partition."""
     if hasattr(data, "to_dask_array"):
         data = data.to_dask_array(lengths=True)
@@ -332,35 +407,47 @@ def _as_array(data, name):
     return data.rechunk({1: -1}) if data.ndim > 1 else data
 
 
-def _names_of(data):
+def _names_of(data: Any) -> list[str] | None:
     """List the names of the columns of a frame, if they are text."""
     names = list(getattr(data, "columns", []))
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
-class _OnDask:
+if TYPE_CHECKING:  # what a machine of scikit-learn has, which comes without types
+    from sklearn.base import BaseEstimator as _Estimator
+else:
+    _Estimator = object
+
+
+class _OnDask(_Estimator):
     """What all classes on a cluster add to those of one process.
 
     A class has `local_class`, that of one process, and the same parameters and
     `client`: a distributed.Client, or None for the one that was made last.
     """
 
-    def _get_client(self):
+    if TYPE_CHECKING:
+        client: Any
+        local_class: Any
+
+        def __init__(self, *, client: Any = None, **options: Any) -> None: ...
+
+    def _get_client(self) -> Any:
         return default_client() if self.client is None else self.client
 
-    def _make_local(self):
+    def _make_local(self) -> Any:
         options = self.get_params(deep=False)
         del options["client"]
         return self.local_class(**options)
 
-    def _take_from(self, local, client):
+    def _take_from(self, local: Any, client: Any) -> Self:
         for name, value in vars(local).items():
             if name not in local.get_params(deep=False):
                 setattr(self, name, value)
         self.client_ = client
         return self
 
-    def to_local(self):
+    def to_local(self) -> Any:
         """Return the same, fitted, as an estimator of one process."""
         local = self._make_local()
         for name, value in vars(self).items():
@@ -368,18 +455,18 @@ class _OnDask:
                 setattr(local, name, deepcopy(value))
         return local
 
-    def save(self, path):
+    def save(self, path: Path) -> None:
         """Write the estimator of one process to a file."""
         self.to_local().save(path)
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         """Leave out the client, which belongs to this process."""
-        state = super().__getstate__().copy()
+        state: dict[str, Any] = super().__getstate__().copy()
         state["client"] = None
         state.pop("client_", None)
         return state
 
-    def _map(self, method, X):
+    def _map(self, method: str, X: Any) -> Any:
         """Apply a method of the local estimator: to Dask's partitions, later."""
         local = self.to_local()
         names = _names_of(X)
@@ -407,7 +494,7 @@ class _OnDask:
         return da.concatenate(parts, allow_unknown_chunksizes=True)
 
 
-def _call(model, method, X, nothing):
+def _call(model: Any, method: str, X: Any, nothing: Any) -> Any:
     """Apply a method to a partition; that of an empty one is `nothing`."""
     if len(X) == 0:
         return nothing
@@ -417,7 +504,14 @@ def _call(model, method, X, nothing):
 class _DaskMachine(_OnDask):
     takes_batches = False
 
-    def fit(self, X, y, sample_weight=None, *, checkpoint=None):
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        checkpoint: Path | None = None,
+    ) -> Self:
         """Fit the machine, by passes over partitions.
 
         Parameters
@@ -440,7 +534,7 @@ class _DaskMachine(_OnDask):
             )
         client, local = self._get_client(), self._make_local()
         names, X = _names_of(X), _as_array(X, "X")
-        sources = []
+        sources: list[DaskSource | None] = []
         for name, data in (("y", y), ("sample_weight", sample_weight)):
             if data is None and name != "y":
                 sources.append(None)
@@ -459,53 +553,62 @@ class _DaskMachine(_OnDask):
         local.fit_distributed(*sources, checkpoint=checkpoint)
         return self._take_from(local, client)
 
-    def predict(self, X):
+    def predict(self, X: Any) -> Any:
         """Predict, lazily if X is a Dask array or frame."""
         return self._map("predict", X)
 
 
-def _with_client(cls):
+def _with_client(cls: type[_Class]) -> type[_Class]:
     """Give a class the parameters of its local class, and a client."""
-    signature = inspect.signature(cls.local_class.__init__)
+    made: Any = cls
+    signature = inspect.signature(made.local_class.__init__)
     client = inspect.Parameter("client", inspect.Parameter.KEYWORD_ONLY, default=None)
 
-    def init(self, *, client=None, **options):
-        cls.local_class.__init__(self, **options)
+    def init(self: Any, *, client: Any = None, **options: Any) -> None:
+        made.local_class.__init__(self, **options)
         self.client = client
 
     # scikit-learn reads the names of parameters there
-    init.__signature__ = signature.replace(
+    vars(init)["__signature__"] = signature.replace(
         parameters=[*signature.parameters.values(), client]
     )
-    cls.__init__ = init
+    made.__init__ = init
     return cls
 
 
 @_with_client
-class DaskSketchedKernelRegressor(_DaskMachine, estimators.SketchedKernelRegressor):
+class DaskSketchedKernelRegressor(  # type: ignore[misc]
+    _DaskMachine, estimators.SketchedKernelRegressor
+):
     """`SketchedKernelRegressor` on a Dask cluster, with a parameter more: client."""
 
     local_class = estimators.SketchedKernelRegressor
 
 
 @_with_client
-class DaskSketchedQuantileRegressor(_DaskMachine, estimators.SketchedQuantileRegressor):
+class DaskSketchedQuantileRegressor(  # type: ignore[misc]
+    _DaskMachine, estimators.SketchedQuantileRegressor
+):
     """`SketchedQuantileRegressor` on a Dask cluster, with a parameter more: client."""
 
     local_class = estimators.SketchedQuantileRegressor
 
 
 @_with_client
-class DaskSketchedKernelClassifier(_DaskMachine, estimators.SketchedKernelClassifier):
+class DaskSketchedKernelClassifier(  # type: ignore[misc]
+    _DaskMachine, estimators.SketchedKernelClassifier
+):
     """`SketchedKernelClassifier` on a Dask cluster, with a parameter more: client."""
 
     local_class = estimators.SketchedKernelClassifier
 
-    def decision_function(self, X):
+    def decision_function(  # type: ignore[override]
+        self, X: Any
+    ) -> Any:
         """Compute decisions, lazily if X is a Dask array or frame."""
         return self._map("decision_function", X)
 
-    def predict_proba(self, X):
+    def predict_proba(self, X: Any) -> Any:
         """Predict probabilities, lazily if X is a Dask array or frame."""
         return self._map("predict_proba", X)
 
@@ -516,7 +619,7 @@ class DaskKernelSketch(_OnDask, estimators.KernelSketch):
 
     local_class = estimators.KernelSketch
 
-    def fit(self, X, y=None):
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Draw the sketch, and learn the map, from landmarks and column moments.
 
         Parameters
@@ -534,10 +637,10 @@ class DaskKernelSketch(_OnDask, estimators.KernelSketch):
         local.fit(source)
         return self._take_from(local, client)
 
-    def fit_transform(self, X, y=None):
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Compute ``fit(X).transform(X)``, the latter lazily."""
         return self.fit(X).transform(X)
 
-    def transform(self, X):
+    def transform(self, X: Any) -> Any:  # type: ignore[override]
         """Compute features, lazily if X is a Dask array or frame."""
         return self._map("transform", X)

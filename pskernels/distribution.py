@@ -8,8 +8,12 @@ The same on the right with 1 - τ.  No data tell how long tails are: an exponent
 is longer than that of a normal distribution and shorter than that of Student's t.
 """
 
-import numpy as np
+from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+
+from pskernels._types import Array, RandomState
 from pskernels._validation import check_quantiles, check_real_array, raise_not_finite
 from pskernels.quantiles import rearrange
 
@@ -44,7 +48,7 @@ class QuantileDistribution:
     array([0.625])
     """
 
-    def __init__(self, quantiles, values):
+    def __init__(self, quantiles: Sequence[float], values: npt.ArrayLike) -> None:
         self.quantiles = check_quantiles(quantiles)
         values = check_real_array(values, "values")
         if len(self.quantiles) < 2:
@@ -62,26 +66,28 @@ class QuantileDistribution:
         self.values = rearrange(values.astype(np.float64))
         self._levels = np.array(self.quantiles)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.values)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         levels = ", ".join(f"{level:g}" for level in self.quantiles)
         return f"QuantileDistribution of {len(self)} targets, levels {levels}"
 
     @property
-    def _lower_scale(self):
+    def _lower_scale(self) -> Array:
         """b of the left tail, (n,)."""
         first, second = self._levels[:2]
-        return (self.values[:, 1] - self.values[:, 0]) / np.log(second / first)
+        found: Array = (self.values[:, 1] - self.values[:, 0]) / np.log(second / first)
+        return found
 
     @property
-    def _upper_scale(self):
+    def _upper_scale(self) -> Array:
         """b of the right tail, (n,)."""
         last, before = 1 - self._levels[-1], 1 - self._levels[-2]
-        return (self.values[:, -1] - self.values[:, -2]) / np.log(before / last)
+        found: Array = (self.values[:, -1] - self.values[:, -2]) / np.log(before / last)
+        return found
 
-    def quantile(self, q):
+    def quantile(self, q: npt.ArrayLike) -> Array:
         """Compute quantiles.
 
         Parameters
@@ -101,7 +107,7 @@ class QuantileDistribution:
         q = np.where(near.min(axis=-1) < SAME, self._levels[closest], q)
         return self._quantile(np.broadcast_to(q, (len(self), *q.shape)))
 
-    def _quantile(self, q):
+    def _quantile(self, q: Array) -> Array:
         """Find quantiles of levels that each target has of its own, (n, …)."""
         shape = q.shape
         q = q.reshape(len(self), -1)
@@ -117,9 +123,10 @@ class QuantileDistribution:
             left = self._lower_scale[:, None] * np.log(q / levels[0])
             beyond = self._upper_scale[:, None] * -np.log((1 - q) / (1 - levels[-1]))
         found = np.where(below, values[:, :1] + left, found)
-        return np.where(above, values[:, -1:] + beyond, found).reshape(shape)
+        result: Array = np.where(above, values[:, -1:] + beyond, found).reshape(shape)
+        return result
 
-    def cdf(self, y):
+    def cdf(self, y: npt.ArrayLike) -> Array:
         """Compute P(target ≤ y).
 
         Parameters
@@ -134,7 +141,7 @@ class QuantileDistribution:
         """
         return self._cdf(self._check_targets(y))
 
-    def _cdf(self, y):
+    def _cdf(self, y: Array) -> Array:
         levels, values = self._levels, self.values
         right = (values <= y[:, None]).sum(axis=1)  # of levels at or below y
         inner = np.clip(right, 1, len(levels) - 1)
@@ -147,17 +154,19 @@ class QuantileDistribution:
         left = levels[0] * _decay(values[:, 0] - y, self._lower_scale)
         beyond = (1 - levels[-1]) * _decay(y - values[:, -1], self._upper_scale)
         found = np.where(y < values[:, 0], left, found)
-        return np.where(y >= values[:, -1], 1 - beyond, found)
+        result: Array = np.where(y >= values[:, -1], 1 - beyond, found)
+        return result
 
-    def mean(self):
+    def mean(self) -> Array:
         """Compute the mean of each target, (n,)."""
         levels, values = self._levels, self.values
         inner = (values[:, 1:] + values[:, :-1]) / 2 @ np.diff(levels)
         left = levels[0] * (values[:, 0] - self._lower_scale)
         right = (1 - levels[-1]) * (values[:, -1] + self._upper_scale)
-        return left + inner + right
+        found: Array = left + inner + right
+        return found
 
-    def interval(self, coverage=0.9):
+    def interval(self, coverage: float = 0.9) -> Array:
         """Compute the interval between the levels (1 ∓ coverage)/2.
 
         Parameters
@@ -171,7 +180,7 @@ class QuantileDistribution:
         tail = (1 - coverage) / 2
         return self.quantile([tail, 1 - tail])
 
-    def sample(self, size=1, random_state=None):
+    def sample(self, size: int = 1, random_state: RandomState = None) -> Array:
         """Draw from each distribution, independently.
 
         Parameters
@@ -187,7 +196,7 @@ class QuantileDistribution:
         # in (0, 1): uniform numbers are multiples of 2⁻⁵³, 0 among them
         return self._quantile(rng.random((len(self), size)) * (1 - 2**-53) + 2**-54)
 
-    def crps(self, y):
+    def crps(self, y: npt.ArrayLike) -> Array:
         """Compute the continuous ranked probability score ∫ (F(z) - 1{z ≥ y})² dz.
 
         Parameters
@@ -215,14 +224,15 @@ class QuantileDistribution:
         total += _score_tail(
             values[:, 0] - y, levels[0], np.minimum(at, levels[0]), self._lower_scale
         )
-        return total + _score_tail(
+        found: Array = total + _score_tail(
             y - values[:, -1],
             1 - levels[-1],
             np.minimum(1 - at, 1 - levels[-1]),
             self._upper_scale,
         )
+        return found
 
-    def _check_targets(self, y):
+    def _check_targets(self, y: npt.ArrayLike) -> Array:
         y = check_real_array(y, "y").astype(np.float64)
         if y.shape != (len(self),):
             raise ValueError(
@@ -234,7 +244,7 @@ class QuantileDistribution:
         return y
 
 
-def _decay(distance, scale):
+def _decay(distance: Array, scale: Array) -> Array:
     """Compute exp(-distance / scale) of distances beyond the last level.
 
     Where the scale is 0 all of the tail is at that level.
@@ -243,12 +253,12 @@ def _decay(distance, scale):
     return np.where(scale > 0, np.exp(-ratio), 0.0)
 
 
-def _square_of_line(width, start, end):
+def _square_of_line(width: Array, start: Array, end: Array) -> Array:
     """Integrate the square of a line over an interval."""
     return width * (start**2 + start * end + end**2) / 3
 
 
-def _score_tail(beyond, mass, left, scale):
+def _score_tail(beyond: Array, mass: float, left: Array, scale: Array) -> Array:
     """Integrate the squared error of F over a tail.
 
     F falls from `mass` as exp(-distance / scale), and is `left` at the target, which is
@@ -257,4 +267,5 @@ def _score_tail(beyond, mass, left, scale):
     beyond = np.maximum(beyond, 0.0)
     outside = scale / 2 * left**2  # from the target on, F is compared with 0
     inside = scale * (mass - left), scale / 2 * (mass**2 - left**2)
-    return outside + beyond - 2 * inside[0] + inside[1]
+    found: Array = outside + beyond - 2 * inside[0] + inside[1]
+    return found

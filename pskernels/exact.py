@@ -17,6 +17,7 @@ what conjugate gradients have left.
 """
 
 import time
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from scipy.linalg import lapack
@@ -25,10 +26,14 @@ from pskernels import _points, _tiles
 from pskernels._matrices import cholesky, diagonal_of_inverse
 from pskernels._products import EPS
 from pskernels._threads import single_threaded_blas
+from pskernels._types import Array, CheckedPoints
 from pskernels.gram import fill_kernel_matmul
 from pskernels.objective import gap_scale, relative_gap
 from pskernels.sketches import SubSampling
 from pskernels.solvers.base import Iteration, SolveResult
+
+if TYPE_CHECKING:
+    from pskernels.feature_map import FeatureMap
 
 # The factor is that of a matrix in float32, which may be indefinite: its diagonal is
 # raised by so many units in the last place, times √n, and again, up to so many times.
@@ -36,9 +41,45 @@ RAISE, MAX_RAISED = 4.0, 4
 MAX_ITER = 15
 
 
+@overload
 def solve_all_points(
-    feature_map, X, y, alpha, weight, fit_intercept, tol, max_iter, leave_one_out=False
-):
+    feature_map: "FeatureMap",
+    X: CheckedPoints,
+    y: Array,
+    alpha: float,
+    weight: Array | None,
+    fit_intercept: bool,
+    tol: float,
+    max_iter: int | None,
+    leave_one_out: Literal[False] = False,
+) -> SolveResult: ...
+
+
+@overload
+def solve_all_points(
+    feature_map: "FeatureMap",
+    X: CheckedPoints,
+    y: Array,
+    alpha: float,
+    weight: Array | None,
+    fit_intercept: bool,
+    tol: float,
+    max_iter: int | None,
+    leave_one_out: Literal[True],
+) -> tuple[SolveResult, Array]: ...
+
+
+def solve_all_points(
+    feature_map: "FeatureMap",
+    X: CheckedPoints,
+    y: Array,
+    alpha: float,
+    weight: Array | None,
+    fit_intercept: bool,
+    tol: float,
+    max_iter: int | None,
+    leave_one_out: bool = False,
+) -> SolveResult | tuple[SolveResult, Array]:
     """Solve kernel ridge regression on all points, to a certified gap.
 
     Parameters
@@ -72,7 +113,8 @@ def solve_all_points(
     unit = np.abs(targets).max() or 1.0
     targets /= unit  # float32 is to hold them
     sides = np.hstack([targets, np.ones((n, 1))]) if fit_intercept else targets
-    state, history = system.start(sides), []
+    state = system.start(sides)
+    history: list[Iteration] = []
     while True:
         model = _make_model(system, state, targets, alpha, weight, fit_intercept)
         seconds = time.perf_counter() - began
@@ -115,13 +157,15 @@ def solve_all_points(
 class _System:
     """M = K + diag(ridge), its products in float64 and a factor in float32."""
 
-    def __init__(self, feature_map, X, ridge):
+    def __init__(
+        self, feature_map: "FeatureMap", X: CheckedPoints, ridge: Array
+    ) -> None:
         self._map, self._X = feature_map, X
         self._ridge = ridge[:, None]
         self._n_threads, self._limit = feature_map.limits()
         self._factor = self._factorise()
 
-    def dot_kernel(self, A):
+    def dot_kernel(self, A: Array) -> Array:
         """Compute K @ A, block by block."""
         out = np.empty(A.shape)
         fill_kernel_matmul(
@@ -137,7 +181,7 @@ class _System:
         )
         return out
 
-    def _fill_kernel(self, K):
+    def _fill_kernel(self, K: Array) -> None:
         n = len(K)
         tiles = _tiles.make_tiles(
             kernel=self._map.kernel_,
@@ -151,7 +195,7 @@ class _System:
         )
         _tiles.fill_product(K, tiles, 1.0, "K", self._map.verbose)
 
-    def _factorise(self):
+    def _factorise(self) -> Array:
         n = len(self._X)
         U = np.empty((n, n), np.float32)
         unit = RAISE * np.sqrt(n) * np.finfo(np.float32).eps
@@ -168,24 +212,25 @@ class _System:
             "take a larger alpha or fewer n_components"
         )
 
-    def _precondition(self, R):
+    def _precondition(self, R: Array) -> Array:
         """Apply the inverse of the factor's matrix."""
         with single_threaded_blas():
             solved, _ = lapack.spotrs(self._factor.T, R.astype(np.float32), lower=1)
-        return solved.astype(np.float64)
+        found: Array = solved.astype(np.float64)
+        return found
 
-    def inverse_diagonal(self):
+    def inverse_diagonal(self) -> Array:
         """Compute the diagonal of M⁻¹, to the digits of float32."""
         return diagonal_of_inverse(self._factor, self._n_threads)
 
-    def start(self, sides):
+    def start(self, sides: Array) -> dict[str, Array]:
         """Begin conjugate gradients for all right-hand sides, where the factor is."""
         A = self._precondition(sides)
         R = sides - self.dot_kernel(A) - self._ridge * A
         Z = self._precondition(R)
         return dict(A=A, R=R, P=Z, rz=(R * Z).sum(axis=0))
 
-    def step(self, state):
+    def step(self, state: dict[str, Array]) -> dict[str, Array]:
         """Take a step of each."""
         P, R, rz = state["P"], state["R"], state["rz"]
         MP = self.dot_kernel(P) + self._ridge * P
@@ -203,7 +248,14 @@ class _System:
         )
 
 
-def _make_model(system, state, y, alpha, weight, fit_intercept):
+def _make_model(
+    system: _System,
+    state: dict[str, Array],
+    y: Array,
+    alpha: float,
+    weight: Array,
+    fit_intercept: bool,
+) -> dict[str, Any]:
     """Make the model of an iterate, and certify it."""
     n, k = y.shape
     A, intercept = state["A"][:, :k], np.zeros(k)

@@ -9,12 +9,15 @@ The map z_S of the paper.  It does not see y or a loss.
 
 import math
 import warnings
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.linalg import lapack
 
@@ -28,12 +31,27 @@ from pskernels._preparation import prepare
 from pskernels._products import (
     EPS,
     Features,
+    PlainFeatures,
     far_origin,
     has_whole_rows,
     times_triangle,
 )
 from pskernels._progress import progress
 from pskernels._threads import single_threaded_blas
+from pskernels._types import (
+    Array,
+    CheckedPoints,
+    Dtype,
+    Indices,
+    KernelLike,
+    MetricLike,
+    Points,
+    PointsLike,
+    RandomState,
+    Shape,
+    SketchLike,
+    Weights,
+)
 from pskernels._validation import (
     check_option,
     check_points,
@@ -49,9 +67,18 @@ from pskernels.gram import (
     sketch_landmarks,
 )
 from pskernels.kernel_map import KernelMap, check_coef, points_of_a_block
-from pskernels.kernels import CallableKernel, GammaKernel, Precomputed, get_kernel
+from pskernels.kernels import (
+    CallableKernel,
+    GammaKernel,
+    Kernel,
+    Precomputed,
+    get_kernel,
+)
 from pskernels.point_metric import check_metric
-from pskernels.sketches import PSparsified, SubSampling
+from pskernels.sketches import PSparsified, Sketch, SubSampling
+
+if TYPE_CHECKING:
+    from pskernels._points import Rows
 
 # Rows of a sketch where none is given.
 DEFAULT_ROWS = 100
@@ -92,7 +119,9 @@ SMALLEST_PIVOT = 300.0
 
 # Whitenings of maps, and their triangles: beside the maps, so that these are copied,
 # pickled and saved without them.
-_kept_triangles = WeakKeyDictionary()
+_kept_triangles: "WeakKeyDictionary[FeatureMap, tuple[Array, Indices, Array]]" = (
+    WeakKeyDictionary()
+)
 
 
 class FeatureMap(KernelMap):
@@ -188,16 +217,16 @@ class FeatureMap(KernelMap):
 
     def __init__(
         self,
-        kernel="rbf",
+        kernel: KernelLike = "rbf",
         *,
-        gamma=None,
-        metric=None,
-        sketch=None,
-        random_state=None,
-        n_threads=None,
-        memory_limit=None,
-        verbose=0,
-    ):
+        gamma: float | str | None = None,
+        metric: MetricLike | None = None,
+        sketch: SketchLike | None = None,
+        random_state: RandomState = None,
+        n_threads: int | None = None,
+        memory_limit: int | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.kernel = kernel
         self.gamma = gamma
         self.metric = metric
@@ -207,7 +236,15 @@ class FeatureMap(KernelMap):
         self.memory_limit = memory_limit
         self.verbose = verbose
 
-    def fit_features(self, X, alpha=None, storage="auto"):
+    if TYPE_CHECKING:
+        sketch_: Sketch
+        landmarks_: CheckedPoints | None
+        whitening_: Array | None
+        _center: Array | None
+
+    def fit_features(
+        self, X: Points, alpha: float | None = None, storage: str = "auto"
+    ) -> FactoredFeatures | PlainFeatures:
         """Fit the map; return the features of X as `solve` takes them.
 
         Z itself is not formed, but K·Sᵀ and W, for n·r² operations less than
@@ -242,7 +279,7 @@ class FeatureMap(KernelMap):
             return self._rounded_features(X)
         compute = partial(self.fill_products, rows)
         if storage == "recomputed":
-            A = RecomputedFeatures(
+            A: Any = RecomputedFeatures(
                 compute, X, self.rank_, self._dtype, n_threads, self._block_points(X)
             )
         else:
@@ -251,11 +288,13 @@ class FeatureMap(KernelMap):
             if not self.kernel_.centred:
                 warn_if_not_finite(A, "K·Sᵀ")
         features = _as_factored(A, SKSt, rows, W, n_threads)
-        if alpha is None or features.penalty is None:
+        if alpha is None or not isinstance(features, FactoredFeatures):
             return features
         return features.form_for(alpha)
 
-    def fit_chunks(self, X, alpha, formed=False):
+    def fit_chunks(
+        self, X: PointsLike, alpha: float, formed: bool = False
+    ) -> "ChunkFeatures":
         """Fit the map; return what computes the features of some points at a time.
 
         Parameters
@@ -279,24 +318,26 @@ class FeatureMap(KernelMap):
         return replace(chunks, is_formed=bool(formed))
 
     @property
-    def feature_dtype(self):
+    def feature_dtype(self) -> Dtype:
         """The type of features of the points of the fit."""
         return self._dtype
 
-    def fill_products(self, rows, X, out, n_threads):
+    def fill_products(
+        self, rows: Indices, X: PointsLike, out: Array, n_threads: int
+    ) -> None:
         """out = K·Sᵀ of some checked points, for some rows of S."""
         weights = self.sketch_.checked_weights()[rows]
         half = self.limits()[1] // 2  # for tiles of K
         self._sketch_block(out.T, X, n_threads, half, weights)
 
-    def _block_points(self, X):
+    def _block_points(self, X: PointsLike) -> int:
         """Count points of a block of features beside which little else has room."""
         point_bytes = self.rank_ * self._dtype.itemsize
         memory_limit = self.limits()[1]
         n_bytes = min(RECOMPUTED_BYTES, memory_limit // 2)
         return points_of_a_block(point_bytes, n_bytes, memory_limit)
 
-    def _rounded_features(self, X):
+    def _rounded_features(self, X: PointsLike) -> Features:
         """Compute Z in float32, from blocks in float64."""
         n_threads, _ = self.limits()
         Z = np.empty((X.shape[0], self.rank_), np.float32)
@@ -311,7 +352,7 @@ class FeatureMap(KernelMap):
         rounding = _rounding_of_rows(largest * (1 + self.rank_ * EPS), self.rank_)
         return Features(Z, n_threads, row_rounding=rounding)
 
-    def fit_all_points(self, X):
+    def fit_all_points(self, X: Points) -> CheckedPoints:
         """Make all points landmarks, and features of their kernels as they are.
 
         What `pskernels.exact` solves: coefficients are those of landmarks, W is not
@@ -340,15 +381,15 @@ class FeatureMap(KernelMap):
         return X
 
     @property
-    def center(self):
+    def center(self) -> Array | None:
         """What is subtracted from points before distances are taken."""
         return self._center
 
-    def _fit(self, X):
+    def _fit(self, X: CheckedPoints) -> CheckedPoints:
         """Fit to checked points; return them in the form that `_fill` reads best."""
         return self.learn(X)[0]
 
-    def learn(self, X):
+    def learn(self, X: Any) -> tuple[CheckedPoints, Array, tuple[Indices, Array]]:
         """Fit the map; return what a fit goes on with.
 
         Parameters
@@ -390,7 +431,14 @@ class FeatureMap(KernelMap):
         X = X.T if precomputed and X.flags.c_contiguous else X
         return X, SKSt, triangle
 
-    def _sketch_landmarks(self, landmarks, sketch, kernel, center, **options):
+    def _sketch_landmarks(
+        self,
+        landmarks: Any,
+        sketch: Sketch,
+        kernel: Kernel,
+        center: Array | None,
+        **options: Any,
+    ) -> Array:
         """Compute S·K·Sᵀ in float64."""
         n_threads, memory_limit = self.limits()
         if not isinstance(landmarks, _points.Rows):
@@ -407,7 +455,15 @@ class FeatureMap(KernelMap):
             **options,
         )
 
-    def _set(self, X, sketch, landmarks, kernel, center, SKSt):
+    def _set(
+        self,
+        X: PointsLike,
+        sketch: Sketch,
+        landmarks: CheckedPoints | None,
+        kernel: Kernel,
+        center: Array | None,
+        SKSt: Array,
+    ) -> tuple[Indices, Array]:
         """Set what was learnt; return the triangle, and its rows, of the whitening.
 
         A fit that fails leaves the map as it was.
@@ -416,7 +472,7 @@ class FeatureMap(KernelMap):
         if not np.isfinite(SKSt).all():
             raise ValueError("S·K·Sᵀ overflows float64; scale X")
         rounded = isinstance(kernel, (CallableKernel, Precomputed))
-        cut = _pivot_cut(SKSt, np.finfo(dtype).eps, rounded)
+        cut = _pivot_cut(SKSt, float(np.finfo(dtype).eps), rounded)
         rows, W = _whitening(SKSt, cut, self.limits()[0])
         whitening = np.zeros((len(SKSt), len(rows)))
         whitening[rows] = W
@@ -431,12 +487,16 @@ class FeatureMap(KernelMap):
         _kept_triangles.pop(self, None)
         return rows, W
 
-    def check_learnt(self):
+    def check_learnt(self) -> None:
         """Check that what was learnt fits together, for a map out of a file."""
         self.limits()
         s, m = self.sketch_.weights.shape
         d = self.n_features_in_
-        shapes = {"whitening_": (s, self.rank_), "landmarks_": (m, d), "_center": (d,)}
+        shapes: dict[str, Shape | None] = {
+            "whitening_": (s, self.rank_),
+            "landmarks_": (m, d),
+            "_center": (d,),
+        }
         if self.whitening_ is None and self.rank_ == s == m:
             del shapes["whitening_"]
         if isinstance(self.kernel_, Precomputed):
@@ -458,9 +518,9 @@ class FeatureMap(KernelMap):
         if not hasattr(self, "_dtype"):
             raise ValueError("the type of features is missing")
         if self.whitening_ is not None:
-            _triangle(self.whitening_, np.float64)
+            _triangle(self.whitening_, np.dtype(np.float64))
 
-    def _triangle(self, dtype, n):
+    def _triangle(self, dtype: Dtype, n: int) -> tuple[Indices, Array]:
         """Find `_triangle` of the whitening, kept where n points are few."""
         if self.whitening_ is None:
             raise ValueError(
@@ -475,20 +535,28 @@ class FeatureMap(KernelMap):
                 _kept_triangles[self] = kept
         return kept[1:]
 
-    def _landmark_rows(self, X):
+    def _landmark_rows(self, X: Any) -> "Rows":
         """Take the landmarks, or their rows of K(landmarks, X) if it is precomputed."""
         if self.landmarks_ is None:
             return _points.Rows(X.T, self.sketch_.indices)
         return _points.Rows(self.landmarks_)
 
-    def _fill(self, out, X):
+    def _fill(self, out: Array, X: Any) -> Array:
         """out = z_S(X), of points that are checked."""
         _fill_maps([self], [out], X)
         if not self.kernel_.centred:  # shift-invariant kernels are at most 1
             warn_if_not_finite(out, "z_S")
         return out
 
-    def _sketch_block(self, SK, X, n_threads, memory_limit, weights=None, **options):
+    def _sketch_block(
+        self,
+        SK: Array,
+        X: PointsLike,
+        n_threads: int,
+        memory_limit: int,
+        weights: Weights | None = None,
+        **options: Any,
+    ) -> None:
         """SK = S · K(points of the fit, X) of a block of points, or rows of it."""
         try:
             tiles = _tiles.make_tiles(
@@ -510,7 +578,14 @@ class FeatureMap(KernelMap):
             ) from None
         _tiles.fill_product(SK, tiles, self.sketch_.scale, "S·K", verbose=0)
 
-    def _products_of_pivots(self, rows, out, X, n_threads, memory_limit):
+    def _products_of_pivots(
+        self,
+        rows: Indices,
+        out: Array,
+        X: PointsLike,
+        n_threads: int,
+        memory_limit: int,
+    ) -> Array:
         """Compute K·Sᵀ of a block, for some rows of S: in `out` if rows are whole."""
         if not has_whole_rows(out):
             out = np.empty(out.shape, out.dtype)
@@ -518,7 +593,7 @@ class FeatureMap(KernelMap):
         self._sketch_block(out.T, X, n_threads, memory_limit, weights)
         return out
 
-    def fold(self, coef):
+    def fold(self, coef: npt.ArrayLike) -> Array:
         """Compute one coefficient for each landmark, S_SGᵀ W coef.
 
         Parameters
@@ -534,9 +609,12 @@ class FeatureMap(KernelMap):
         if self.whitening_ is None:
             return coef
         with single_threaded_blas():
-            return self.sketch_.scaled_weights().T @ (self.whitening_ @ coef)
+            found: Array = self.sketch_.scaled_weights().T @ (self.whitening_ @ coef)
+            return found
 
-    def predict_folded(self, X, dual_coef, intercept=0.0):
+    def predict_folded(
+        self, X: Points, dual_coef: npt.ArrayLike, intercept: npt.ArrayLike = 0.0
+    ) -> Array:
         """Compute K(X, landmarks_) @ dual_coef + intercept, for what `fold` returned.
 
         Parameters
@@ -554,7 +632,7 @@ class FeatureMap(KernelMap):
         m = len(self.sketch_.indices)
         return self._predict(X, check_coef(dual_coef, m, "dual_coef"), intercept)
 
-    def gradient(self, X, coef):
+    def gradient(self, X: Points, coef: npt.ArrayLike) -> Array:
         """Compute gradients of ``predict(·, coef)`` at points.
 
         Parameters
@@ -569,7 +647,7 @@ class FeatureMap(KernelMap):
         """
         return self.gradient_folded(X, self.fold(coef))
 
-    def gradient_folded(self, X, dual_coef):
+    def gradient_folded(self, X: Points, dual_coef: npt.ArrayLike) -> Array:
         """Compute gradients of K(·, landmarks_) @ dual_coef at points.
 
         Parameters
@@ -603,7 +681,7 @@ class FeatureMap(KernelMap):
         )
         return gradients if dual_coef.ndim > 1 else gradients[:, 0]
 
-    def _fill_prediction(self, out, X, dual_coef):
+    def _fill_prediction(self, out: Array, X: PointsLike, dual_coef: Array) -> None:
         n_threads, memory_limit = self.limits()
         fill_kernel_matmul(
             out,
@@ -638,46 +716,48 @@ class ChunkFeatures:
     """
 
     feature_map: FeatureMap
-    rows: np.ndarray
-    W: np.ndarray
-    penalty: np.ndarray
+    rows: Indices
+    W: Array
+    penalty: Array
     is_formed: bool = False
     is_rounded: bool = False
 
     @property
-    def r(self):
+    def r(self) -> int:
         return len(self.rows)
 
     @property
-    def dtype(self):
+    def dtype(self) -> Dtype:
         return np.dtype(np.float32) if self.is_rounded else self._dtype
 
     @property
-    def _dtype(self):
+    def _dtype(self) -> Dtype:
         return self.feature_map.feature_dtype
 
     @property
-    def can_be_rounded(self):
+    def can_be_rounded(self) -> bool:
         """Whether rounding to float32 saves something, and is bounded."""
         centred = self.feature_map.kernel_.centred
         return self._dtype == np.float64 and centred
 
-    def rounded(self):
+    def rounded(self) -> "ChunkFeatures":
         """Make the same with Z rounded to float32."""
         return replace(self, is_formed=True, is_rounded=True)
 
     @property
-    def row_rounding(self):
+    def row_rounding(self) -> float:
         """A bound on the norm of what rounding takes of a row; ‖z‖² ≤ k(x, x) = 1."""
         if not self.is_rounded:
             return 0.0
         return _rounding_of_rows(1 + 1e-6, self.r)
 
-    def __call__(self, X, n_threads=None):
+    def __call__(
+        self, X: PointsLike, n_threads: int | None = None
+    ) -> FactoredFeatures | Features:
         """Compute features of checked points."""
         return self.of_numbers(self.numbers(X, n_threads), n_threads)
 
-    def numbers(self, X, n_threads=None):
+    def numbers(self, X: PointsLike, n_threads: int | None = None) -> Array:
         """Compute the numbers that features are made of, K·Sᵀ or Z."""
         n_threads = self._threads(n_threads)
         A = np.empty((X.shape[0], self.r), self._dtype)
@@ -686,17 +766,19 @@ class ChunkFeatures:
             times_triangle(A, self.W.astype(self._dtype, order="C"), n_threads)
         return A.astype(self.dtype, copy=False)
 
-    def of_numbers(self, A, n_threads=None):
+    def of_numbers(
+        self, A: Array, n_threads: int | None = None
+    ) -> FactoredFeatures | Features:
         """Make features of numbers that were computed before."""
         n_threads = self._threads(n_threads)
         if self.is_formed:
             return Features(A, n_threads, row_rounding=self.row_rounding)
         return FactoredFeatures(A, self.W, self.penalty, n_threads)
 
-    def _threads(self, n_threads):
+    def _threads(self, n_threads: int | None) -> int:
         return self.feature_map.limits()[0] if n_threads is None else n_threads
 
-    def largest(self):
+    def largest(self) -> Array | None:
         """Bound |z| of each column for all points; None if the kernel has no bound."""
         feature_map = self.feature_map
         if not feature_map.kernel_.centred:  # shift-invariant kernels are at most 1
@@ -706,12 +788,14 @@ class ChunkFeatures:
         return absolute_product(sums, self.W) * (1 + self.r * FLOAT32_EPS)
 
 
-def _rounding_of_rows(largest, r):
+def _rounding_of_rows(largest: float, r: int) -> float:
     """Bound the norm of what float32 takes of rows of r numbers, ‖z‖² ≤ largest."""
     return FLOAT32_EPS / 2 * math.sqrt(largest) + FLOAT32_LEAST * math.sqrt(r)
 
 
-def _fill_maps(maps, outs, X, formed=True):
+def _fill_maps(
+    maps: list[FeatureMap], outs: list[Array], X: PointsLike, formed: bool = True
+) -> None:
     """Compute features of maps that differ by gamma alone, of points that are checked.
 
     Unless `formed`, what their triangles are to multiply.
@@ -728,7 +812,7 @@ def _fill_maps(maps, outs, X, formed=True):
     triangles = [one._triangle(dtype, n) for one in maps]
     if len(maps) > 1:
         KSts = np.empty((len(maps), min(step, n), s), dtype)
-        gammas = [one.kernel_.gamma for one in maps]
+        gammas = [one.kernel_.gamma for one in maps]  # type: ignore[attr-defined]
     with progress(n, "z_S", first.verbose) as report:
         for start in range(0, n, step):
             block = X[start : start + step]
@@ -750,7 +834,7 @@ def _fill_maps(maps, outs, X, formed=True):
             report(block.shape[0])
 
 
-def share_distances(kernel, sketch, X):
+def share_distances(kernel: Kernel, sketch: Sketch, X: PointsLike) -> bool:
     """Tell whether `fit_transform_gammas` is possible, and pays.
 
     It copies s numbers for each point and gamma, where each map by itself computes the
@@ -761,7 +845,13 @@ def share_distances(kernel, sketch, X):
     return len(sketch.indices) * X.shape[1] > COPY_COST * sketch.shape[0]
 
 
-def fit_and_transform(feature_map, X, X_new, formed=True, room=None):
+def fit_and_transform(
+    feature_map: FeatureMap,
+    X: Points,
+    X_new: Points,
+    formed: bool = True,
+    room: dict[tuple[int, int], Array] | None = None,
+) -> tuple[FeatureMap, Any, Any]:
     """Fit a map; return it, with the features of X and of others.
 
     Parameters
@@ -783,7 +873,14 @@ def fit_and_transform(feature_map, X, X_new, formed=True, room=None):
     )
 
 
-def fit_transform_gammas(feature_map, gammas, X, X_new, formed=True, room=None):
+def fit_transform_gammas(
+    feature_map: FeatureMap,
+    gammas: list[float],
+    X: Points,
+    X_new: Points,
+    formed: bool = True,
+    room: dict[tuple[int, int], Array] | None = None,
+) -> list[tuple[FeatureMap, Any, Any]]:
     """Fit maps of several gammas, whose distances are computed once.
 
     Parameters
@@ -804,11 +901,15 @@ def fit_transform_gammas(feature_map, gammas, X, X_new, formed=True, room=None):
     list of (FeatureMap, features of X, features of X_new)
     """
     X, X_new = check_points(X, "X"), check_points(X_new, "X_new")
-    kernel = replace(get_kernel(feature_map.kernel), gamma=max(gammas))
+    kernel = replace(
+        get_kernel(feature_map.kernel),
+        gamma=max(gammas),  # type: ignore[call-arg]
+    )
     n_threads, memory_limit = feature_map.limits()
     kernel, center = prepare(kernel, X, "X", n_threads, memory_limit)
     prepare(kernel, X_new, "X_new", n_threads, memory_limit)
     sketch = feature_map.sketch
+    assert isinstance(sketch, Sketch)
     landmarks = _take_rows(X, sketch.indices)
     SKSts = feature_map._sketch_landmarks(
         landmarks, sketch, kernel, center, gammas=gammas
@@ -816,8 +917,9 @@ def fit_transform_gammas(feature_map, gammas, X, X_new, formed=True, room=None):
     maps, learnt = [], []
     for gamma, SKSt in zip(gammas, SKSts, strict=True):
         one = copy(feature_map)
-        one.kernel = replace(kernel, gamma=gamma)
-        triangle = one._set(X, sketch, landmarks, one.kernel, center, SKSt)
+        of_gamma = replace(kernel, gamma=gamma)  # type: ignore[call-arg]
+        one.kernel = of_gamma
+        triangle = one._set(X, sketch, landmarks, of_gamma, center, SKSt)
         maps.append(one)
         learnt.append((SKSt, triangle))
     features = (
@@ -827,7 +929,14 @@ def fit_transform_gammas(feature_map, gammas, X, X_new, formed=True, room=None):
     return list(zip(maps, *features, strict=True))
 
 
-def _features_of(maps, learnt, X, formed, room, side):
+def _features_of(
+    maps: list[FeatureMap],
+    learnt: Sequence[Any],
+    X: PointsLike,
+    formed: bool,
+    room: dict[tuple[int, int], Array] | None,
+    side: int,
+) -> list[Any]:
     """Compute features of maps that differ by gamma alone, of checked points."""
     dtype, (n_threads, _) = maps[0]._result_dtype(X), maps[0].limits()
     outs = [
@@ -838,12 +947,17 @@ def _features_of(maps, learnt, X, formed, room, side):
     if formed:
         return outs
     return [
-        _as_factored(A, SKSt, *triangle, n_threads)
-        for A, (SKSt, triangle) in zip(outs, learnt, strict=True)
+        _as_factored(A, SKSt, rows, W, n_threads)
+        for A, (SKSt, (rows, W)) in zip(outs, learnt, strict=True)
     ]
 
 
-def _array(room, key, shape, dtype):
+def _array(
+    room: dict[tuple[int, int], Array] | None,
+    key: tuple[int, int],
+    shape: tuple[int, ...],
+    dtype: Dtype,
+) -> Array:
     """Make an array, in memory that is kept under a key if there is any."""
     room, size = {} if room is None else room, math.prod(shape)
     if key not in room or room[key].size < size or room[key].dtype != dtype:
@@ -851,35 +965,43 @@ def _array(room, key, shape, dtype):
     return room[key][:size].reshape(shape)
 
 
-def _as_factored(A, SKSt, rows, W, n_threads):
+def _as_factored(
+    A: Array | RecomputedFeatures, SKSt: Array, rows: Indices, W: Array, n_threads: int
+) -> FactoredFeatures | PlainFeatures:
     """Make features of K·Sᵀ and the triangle, formed if they are far from 0."""
     features = FactoredFeatures(A, W, SKSt[np.ix_(rows, rows)], n_threads)
     far = far_origin(*features.inner.column_range, features.dtype) is not None
     return features.formed() if far else features
 
 
-def _take_rows(X, indices):
+def _take_rows(X: PointsLike, indices: Indices) -> CheckedPoints:
     """Copy some points, C-contiguous, or sparse if X is."""
-    rows = X[indices]
+    rows: CheckedPoints = X[indices]
     return rows if sp.issparse(rows) else np.ascontiguousarray(rows)
 
 
-def _pivot_cut(SKSt, eps, rounded):
+def _norm(A: Array) -> float:
+    """Compute the Frobenius norm, which does not overflow."""
+    size: float = lapack.dlange("F", A.T)  # type: ignore[call-arg]
+    return size
+
+
+def _pivot_cut(SKSt: Array, eps: float, rounded: bool) -> float:
     """Find up to where pivots of S·K·Sᵀ are lost; `rounded`: k itself has that eps."""
-    s, size = len(SKSt), lapack.dlange("F", SKSt.T)
+    s, size = len(SKSt), _norm(SKSt)
     if rounded:
         return PIVOT_CUT * s * eps * size
     noise = s * (SMALLEST_PIVOT * eps) ** 2 * float(np.abs(SKSt.diagonal()).max())
     return max(PIVOT_CUT * s * EPS * size, noise)
 
 
-def _whitening(SKSt, cut, n_threads):
+def _whitening(SKSt: Array, cut: float, n_threads: int) -> tuple[Indices, Array]:
     """Find (rows, W): Wᵀ (S·K·Sᵀ) W = I in these rows, those of pivots above the cut.
 
     S·K·Sᵀ = UᵀU, the largest pivot first, up to what is rounding; W = U⁻¹, a triangle.
     Eigenvectors would do as well, for twenty times the time.
     """
-    s, size = len(SKSt), lapack.dlange("F", SKSt.T)
+    s, size = len(SKSt), _norm(SKSt)
     U, order = pivoted_cholesky(SKSt, cut, n_threads)
     rank = len(U)
     left = order[rank:]
@@ -890,13 +1012,13 @@ def _whitening(SKSt, cut, n_threads):
     if rounding > max(cut, s * FLOAT32_EPS * size):
         _refuse(SKSt)
     cut = max(cut, rounding)  # others are as wrong
-    rank = np.count_nonzero(U.diagonal() ** 2 > cut)
+    rank = int(np.count_nonzero(U.diagonal() ** 2 > cut))
     if rank == 0:
         _refuse(SKSt)
     return order[:rank], inverse_of_triangle(U[:rank, :rank], n_threads)
 
 
-def _triangle(whitening, dtype):
+def _triangle(whitening: Array, dtype: Dtype) -> tuple[Indices, Array]:
     """Find (rows, W): the rows of the pivots, in which the whitening is a triangle."""
     entries = whitening != 0
     used = np.flatnonzero(entries.any(axis=1))
@@ -907,7 +1029,7 @@ def _triangle(whitening, dtype):
     return rows, W
 
 
-def _refuse(SKSt):
+def _refuse(SKSt: Array) -> NoReturn:
     """Say what is wrong with the eigenvalues of S·K·Sᵀ."""
     eigenvalues = np.linalg.eigvalsh(SKSt)
     smallest, largest = eigenvalues[0], eigenvalues[-1]

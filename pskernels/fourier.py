@@ -1,15 +1,19 @@
 """Random Fourier features, which look at no point: the rival of `FeatureMap`."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pskernels._preparation import prepare
 from pskernels._random import make_generator, philox_key
 from pskernels._threads import single_threaded_blas
+from pskernels._types import Array, CheckedPoints, KernelLike, RandomState
 from pskernels._validation import check_int, common_dtype
 from pskernels.kernel_map import KernelMap, points_of_a_block
-from pskernels.kernels import RBF, Laplacian, Matern, get_kernel
+from pskernels.kernels import RBF, GammaKernel, Laplacian, Matern, get_kernel
 
 # Work of one thread, inside the last-level cache.
 FOURIER_BYTES = 2**21
@@ -79,14 +83,14 @@ class RandomFourierFeatures(KernelMap):
 
     def __init__(
         self,
-        n_components=100,
-        kernel="rbf",
+        n_components: int = 100,
+        kernel: KernelLike = "rbf",
         *,
-        gamma=None,
-        random_state=None,
-        n_threads=None,
-        memory_limit=None,
-    ):
+        gamma: float | str | None = None,
+        random_state: RandomState = None,
+        n_threads: int | None = None,
+        memory_limit: int | None = None,
+    ) -> None:
         self.n_components = n_components
         self.kernel = kernel
         self.gamma = gamma
@@ -94,7 +98,7 @@ class RandomFourierFeatures(KernelMap):
         self.n_threads = n_threads
         self.memory_limit = memory_limit
 
-    def _fit(self, X):
+    def _fit(self, X: CheckedPoints) -> CheckedPoints:
         n_components = check_int(self.n_components, "n_components", minimum=2)
         if n_components % 2:
             raise ValueError(
@@ -108,26 +112,27 @@ class RandomFourierFeatures(KernelMap):
                 f"got {kernel}"
             )
         rng = make_generator(philox_key(self.random_state))
-        kernel, _ = prepare(kernel, X, "X", *self.limits())
-        metric = kernel.metric
+        found, _ = prepare(kernel, X, "X", *self.limits())
+        metric = found.metric
         shape = n_components // 2, X.shape[1] if metric is None else metric.d_seen
-        self.frequencies_ = _draw_frequencies(kernel, shape, rng)
+        self.frequencies_ = _draw_frequencies(found, shape, rng)
         if metric is not None:  # ⟨ω, L·x⟩ = ⟨Lᵀω, x⟩
             self.frequencies_ = metric.pull_back(self.frequencies_)
-        self.kernel_ = kernel
+        self.kernel_ = found
         self.rank_ = n_components
         self.n_features_in_ = X.shape[1]
         self._dtype = common_dtype(X)
         return X
 
-    def _angles(self, X):
-        return X.astype(np.float64, copy=False) @ self.frequencies_.T
+    def _angles(self, X: Any) -> Array:
+        found: Array = X.astype(np.float64, copy=False) @ self.frequencies_.T
+        return found
 
-    def _fill(self, out, X):
+    def _fill(self, out: Array, X: Any) -> Array:
         """out = z(X), of points that are checked."""
         half = self.rank_ // 2
 
-        def fill(rows):
+        def fill(rows: slice) -> None:
             angles = self._angles(X[rows])
             np.cos(angles, out=out[rows, :half])
             np.sin(angles, out=out[rows, half:])
@@ -136,15 +141,16 @@ class RandomFourierFeatures(KernelMap):
         self._run(fill, X.shape[0], self.n_features_in_ + half)
         return out
 
-    def fold(self, coef):
+    def fold(self, coef: npt.ArrayLike) -> Array:
         """Turn coefficients of features into those of cosines and sines themselves."""
         coef = self._check_coef(coef)
-        return np.sqrt(2 / self.rank_) * coef
+        found: Array = np.sqrt(2 / self.rank_) * coef
+        return found
 
-    def _fill_prediction(self, out, X, coef):
+    def _fill_prediction(self, out: Array, X: Any, coef: Array) -> None:
         half = self.rank_ // 2
 
-        def fill(rows):
+        def fill(rows: slice) -> None:
             angles = self._angles(X[rows])
             product = np.cos(angles) @ coef[:half]
             product += np.sin(angles, out=angles) @ coef[half:]
@@ -153,7 +159,7 @@ class RandomFourierFeatures(KernelMap):
         n_columns = coef[0].size
         self._run(fill, X.shape[0], self.n_features_in_ + 2 * half + 2 * n_columns)
 
-    def _run(self, fill, n, width):
+    def _run(self, fill: Callable[[slice], None], n: int, width: int) -> None:
         """Call `fill` for all blocks of n points, whose work is (points, width)."""
         n_threads, memory_limit = self.limits()
         point_bytes = 8 * width
@@ -168,11 +174,13 @@ class RandomFourierFeatures(KernelMap):
                     pass  # an exception in a thread is raised here
 
 
-def _draw_frequencies(kernel, shape, rng):
+def _draw_frequencies(
+    kernel: GammaKernel, shape: tuple[int, int], rng: np.random.Generator
+) -> Array:
     """Draw frequencies of the spectral law of a kernel, one in each row."""
     if isinstance(kernel, Laplacian):
-        return kernel.gamma * rng.standard_cauchy(shape)
-    frequencies = np.sqrt(2 * kernel.gamma) * rng.standard_normal(shape)
+        return kernel.known_gamma * rng.standard_cauchy(shape)
+    frequencies: Array = np.sqrt(2 * kernel.known_gamma) * rng.standard_normal(shape)
     if isinstance(kernel, Matern):
         freedom = 2 * kernel.nu
         mixing = rng.chisquare(freedom, size=(shape[0], 1)) / freedom

@@ -4,13 +4,26 @@ Every product here is W · K(landmarks, points), with W = S_SG for a sketch and 
 for `kernel_matmul`.  This module checks arguments; `_engine` computes.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from pskernels import _points, _tiles
 from pskernels._preparation import prepare
 from pskernels._threads import resolve_n_threads
+from pskernels._types import (
+    AnyArray,
+    Array,
+    CheckedPoints,
+    Dtype,
+    KernelLike,
+    MetricLike,
+    Points,
+    RandomState,
+    SketchLike,
+)
 from pskernels._validation import (
     check_memory_limit,
     check_out,
@@ -21,8 +34,11 @@ from pskernels._validation import (
     raise_not_finite,
     warn_if_not_finite,
 )
-from pskernels.kernels import CallableKernel, Precomputed, get_kernel
+from pskernels.kernels import CallableKernel, Kernel, Precomputed, get_kernel
 from pskernels.sketches import Distribution, PSparsified, Sketch
+
+if TYPE_CHECKING:
+    from pskernels._points import Rows
 
 PARTS = ("SKSt", "SK")
 
@@ -31,8 +47,8 @@ GRADIENT_POINTS = 4096
 
 
 class _Parts(NamedTuple):
-    SKSt: np.ndarray | None
-    SK: np.ndarray | None
+    SKSt: Array | None
+    SK: Array | None
     sketch: Sketch
 
 
@@ -43,29 +59,37 @@ class SketchedGram(_Parts):
     that was used, its gamma a number: what `kernel_matmul` needs to predict.
     """
 
-    def __new__(cls, SKSt, SK, sketch, kernel=None):
+    kernel: Kernel | None
+
+    def __new__(
+        cls,
+        SKSt: Array | None,
+        SK: Array | None,
+        sketch: Sketch,
+        kernel: Kernel | None = None,
+    ) -> Self:
         self = super().__new__(cls, SKSt, SK, sketch)
         self.kernel = kernel
         return self
 
 
 def sketch_gram(
-    X,
-    s=None,
-    p=None,
+    X: Points,
+    s: int | None = None,
+    p: float | None = None,
     *,
-    kernel="rbf",
-    gamma=None,
-    metric=None,
-    kind="rademacher",
-    sketch=None,
-    parts=PARTS,
-    random_state=None,
-    out=None,
-    n_threads=None,
-    memory_limit=None,
-    verbose=0,
-):
+    kernel: KernelLike = "rbf",
+    gamma: float | str | None = None,
+    metric: MetricLike | None = None,
+    kind: str = "rademacher",
+    sketch: SketchLike | None = None,
+    parts: str | Sequence[str] = PARTS,
+    random_state: RandomState = None,
+    out: Array | None = None,
+    n_threads: int | None = None,
+    memory_limit: int | None = None,
+    verbose: int = 0,
+) -> SketchedGram:
     """Sketch the Gram matrix K of X: S·K·Sᵀ and S·K, without forming K.
 
     Parameters
@@ -136,7 +160,7 @@ def sketch_gram(
         raise ValueError(
             f"X must be a square Gram matrix for a precomputed kernel, got {X.shape}"
         )
-    if precomputed and X.flags.f_contiguous:
+    if precomputed and isinstance(X, np.ndarray) and X.flags.f_contiguous:
         X = X.T  # the same matrix, whose rows lie together
     sketch = _get_sketch(X.shape[0], s, p, kind, sketch, random_state, n_threads)
     dtype = common_dtype(X)
@@ -144,7 +168,7 @@ def sketch_gram(
         out = check_out(out, sketch.shape, dtype, X=X)
 
     kernel, center = prepare(kernel, X, "X", n_threads, memory_limit)
-    options = dict(
+    options: dict[str, Any] = dict(
         kernel=kernel,
         center=center,
         dtype=dtype,
@@ -153,7 +177,7 @@ def sketch_gram(
     )
     landmarks = _points.Rows(X, sketch.indices)
     SK = SKSt = None
-    if "SK" in parts:
+    if out is not None:
         tiles = _tiles.make_tiles(
             landmarks=landmarks,
             points=_points.Rows(X),
@@ -166,34 +190,34 @@ def sketch_gram(
     if "SKSt" in parts:
         if SK is not None:
 
-            def landmark_columns(start, end):
+            def landmark_columns(start: int, end: int) -> Array:
                 return SK[:, sketch.indices[start:end]]
 
             product = _tiles.times_weights_t(
                 landmark_columns, sketch.weights, memory_limit, len(SK)
             )
-            SKSt = sketch.scale / 2 * (product + product.T)
+            product = sketch.scale / 2 * (product + product.T)
         else:
-            SKSt = sketch_landmarks(sketch, landmarks, verbose=verbose, **options)
+            product = sketch_landmarks(sketch, landmarks, verbose=verbose, **options)
         with np.errstate(over="ignore"):
-            SKSt = SKSt.astype(dtype, copy=False)
+            SKSt = product.astype(dtype, copy=False)
         warn_if_not_finite(SKSt, "S·K·Sᵀ")
     return SketchedGram(SKSt, SK, sketch, kernel)
 
 
 def kernel_matmul(
-    X,
-    Y,
-    B,
+    X: Points,
+    Y: Points | None,
+    B: npt.ArrayLike,
     *,
-    kernel="rbf",
-    gamma=None,
-    metric=None,
-    out=None,
-    n_threads=None,
-    memory_limit=None,
-    verbose=0,
-):
+    kernel: KernelLike = "rbf",
+    gamma: float | str | None = None,
+    metric: MetricLike | None = None,
+    out: Array | None = None,
+    n_threads: int | None = None,
+    memory_limit: int | None = None,
+    verbose: int = 0,
+) -> Array:
     """Compute K(X, Y) @ B, without forming K(X, Y).
 
     Parameters
@@ -243,17 +267,17 @@ def kernel_matmul(
 
 
 def kernel_gradient(
-    X,
-    Y,
-    B,
+    X: Points,
+    Y: Points | None,
+    B: npt.ArrayLike,
     *,
-    kernel="rbf",
-    gamma=None,
-    metric=None,
-    n_threads=None,
-    memory_limit=None,
-    verbose=0,
-):
+    kernel: KernelLike = "rbf",
+    gamma: float | str | None = None,
+    metric: MetricLike | None = None,
+    n_threads: int | None = None,
+    memory_limit: int | None = None,
+    verbose: int = 0,
+) -> Array:
     """Compute gradients of f(x) = Σ_j B_j k(x, y_j) at the points of X.
 
     What `kernel_matmul` has the values of.  Nothing larger than the result and a tile
@@ -309,7 +333,9 @@ def kernel_gradient(
     return gradients if B.ndim > 1 else gradients[:, 0]
 
 
-def _check_pair(kernel, X, Y, B):
+def _check_pair(
+    kernel: Kernel, X: Points, Y: Points | None, B: npt.ArrayLike
+) -> tuple[CheckedPoints, CheckedPoints, AnyArray]:
     """Check two sets of points and coefficients of the second one."""
     B = check_real_array(B, "B")
     precomputed = isinstance(kernel, Precomputed)
@@ -327,15 +353,23 @@ def _check_pair(kernel, X, Y, B):
         raise ValueError(
             f"B must have shape ({n_landmarks},) or ({n_landmarks}, c), got {B.shape}"
         )
-    if X is not Y and isinstance(getattr(kernel, "gamma", None), str):
+    gamma = getattr(kernel, "gamma", None)
+    if X is not Y and isinstance(gamma, str):
         raise ValueError(
-            f"gamma={kernel.gamma!r} is ambiguous for two sets of points; give a "
+            f"gamma={gamma!r} is ambiguous for two sets of points; give a "
             "number, or the kernel of the fit (sketch_gram(...).kernel)"
         )
     return X, Y, B
 
 
-def _prepare_pair(kernel, X, Y, B, n_threads, memory_limit):
+def _prepare_pair(
+    kernel: Kernel,
+    X: CheckedPoints,
+    Y: CheckedPoints,
+    B: AnyArray,
+    n_threads: int,
+    memory_limit: int,
+) -> tuple[Kernel, Array | None]:
     """Check the values of what `_check_pair` returns; find the kernel and a center."""
     name = "X" if X is Y else "Y"
     kernel, center = prepare(kernel, Y, name, n_threads, memory_limit)
@@ -351,7 +385,14 @@ def _prepare_pair(kernel, X, Y, B, n_threads, memory_limit):
 # --------------------------------------------------------------------------
 
 
-def sketch_landmarks(sketch, landmarks, *, memory_limit, verbose, **options):
+def sketch_landmarks(
+    sketch: Sketch,
+    landmarks: "Rows",
+    *,
+    memory_limit: int,
+    verbose: int,
+    **options: Any,
+) -> Array:
     """Compute S·K·Sᵀ in float64, from K(landmarks, landmarks), or half of it."""
     weights = sketch.weights
     options.update(landmarks=landmarks, weights=weights, memory_limit=memory_limit)
@@ -365,7 +406,15 @@ def sketch_landmarks(sketch, landmarks, *, memory_limit, verbose, **options):
         return scale * _tiles.symmetric_product(tiles, weights, memory_limit, verbose)
 
 
-def fill_kernel_matmul(out, points, landmarks, B, *, verbose, **options):
+def fill_kernel_matmul(
+    out: Array,
+    points: "Rows",
+    landmarks: "Rows",
+    B: AnyArray,
+    *,
+    verbose: int,
+    **options: Any,
+) -> None:
     """out = K(points, landmarks) @ B, computed in the type of `out`."""
     tiles = _tiles.make_tiles(
         landmarks=landmarks,
@@ -377,7 +426,16 @@ def fill_kernel_matmul(out, points, landmarks, B, *, verbose, **options):
     _tiles.fill_product(out.reshape(points.n, -1).T, tiles, 1.0, "K·B", verbose)
 
 
-def find_gradients(points, landmarks, B, *, kernel, dtype, verbose, **options):
+def find_gradients(
+    points: "Rows",
+    landmarks: "Rows",
+    B: AnyArray,
+    *,
+    kernel: Kernel,
+    dtype: Dtype,
+    verbose: int,
+    **options: Any,
+) -> Array:
     """Compute gradients of K(·, landmarks) @ B at points, an array (n, c, d)."""
     tiles = _tiles.make_gradient_tiles(
         kernel=kernel,
@@ -398,7 +456,7 @@ def find_gradients(points, landmarks, B, *, kernel, dtype, verbose, **options):
     return out
 
 
-def _finish_gradients(out, points, kernel):
+def _finish_gradients(out: Array, points: "Rows", kernel: Kernel) -> None:
     """Do what a point has to itself: its norm (cosine), or its own factor (sobolev)."""
     for start in range(0, points.n, GRADIENT_POINTS):
         end = min(points.n, start + GRADIENT_POINTS)
@@ -417,8 +475,12 @@ def _finish_gradients(out, points, kernel):
 # --------------------------------------------------------------------------
 
 
-def _check_parts(parts, out):
-    parts = (parts,) if parts is None or isinstance(parts, str) else tuple(parts)
+def _check_parts(
+    given: str | Sequence[str] | None, out: Array | None
+) -> tuple[str, ...]:
+    parts = (
+        (given,) if isinstance(given, str) else tuple(() if given is None else given)
+    )
     if not parts or any(part not in PARTS for part in parts):
         raise ValueError(f"parts must be some of {PARTS}, got {parts}")
     if out is not None and "SK" not in parts:
@@ -426,7 +488,15 @@ def _check_parts(parts, out):
     return parts
 
 
-def _get_sketch(n, s, p, kind, sketch, random_state, n_threads):
+def _get_sketch(
+    n: int,
+    s: int | None,
+    p: float | None,
+    kind: str,
+    sketch: SketchLike | None,
+    random_state: RandomState,
+    n_threads: int,
+) -> Sketch:
     """Find the drawn sketch that the arguments of `sketch_gram` describe."""
     if isinstance(s, (Sketch, Distribution)):
         raise TypeError("s must be an integer; pass a sketch as sketch=...")
@@ -441,7 +511,9 @@ def _get_sketch(n, s, p, kind, sketch, random_state, n_threads):
     return draw_sketch(sketch, n, random_state, n_threads)
 
 
-def draw_sketch(sketch, n, random_state, n_threads):
+def draw_sketch(
+    sketch: SketchLike, n: int, random_state: RandomState, n_threads: int
+) -> Sketch:
     """Draw the sketch of n points by a distribution, or take a drawn one if it fits."""
     if not isinstance(sketch, (Sketch, Distribution)):
         raise TypeError(

@@ -14,11 +14,13 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from pskernels._points import Rows, in_metric, median_distance, squared_norms
+from pskernels._types import Array, Indices, KernelLike, MetricLike, PointsLike
 from pskernels._validation import (
     check_int,
     check_option,
@@ -42,19 +44,40 @@ DIAGONAL_BLOCK = 32
 class Kernel:
     """Base class; `name` is the key in the table of compiled kernels (`_gram`)."""
 
-    name: ClassVar[str]
-    factor: ClassVar[float] = 1.0
-    degree: ClassVar[int] = 0
-    coef0: ClassVar[float] = 0.0
+    if TYPE_CHECKING:  # some have these of their own, by their parameters
+
+        @property
+        def name(self) -> str: ...
+
+        @property
+        def factor(self) -> float: ...
+
+        @property
+        def degree(self) -> int: ...
+
+        @property
+        def coef0(self) -> float: ...
+
+        @property
+        def by_products(self) -> bool: ...
+
+        def of_products(
+            self, products: Array, x_squared: Array, y_squared: Array
+        ) -> Array: ...
+    else:
+        name: ClassVar[str]
+        factor: ClassVar[float] = 1.0
+        degree: ClassVar[int] = 0
+        coef0: ClassVar[float] = 0.0
+        by_products: ClassVar[bool] = False  # whether there is `of_products`
     centred: ClassVar[bool] = False
     normalised: ClassVar[bool] = False
     non_negative: ClassVar[bool] = False
-    by_products: ClassVar[bool] = False  # whether there is `of_products`
     takes_metric: ClassVar[bool] = True
 
     metric: Metric | None = field(default=None, kw_only=True, repr=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "metric", get_metric(self.metric))
         if self.metric is None:
             return
@@ -66,7 +89,7 @@ class Kernel:
         if self.non_negative and (self.metric.L < 0).any():
             raise ValueError(f"the metric of {self.name} must not be negative")
 
-    def diagonal(self, X, indices):
+    def diagonal(self, X: PointsLike, indices: Indices) -> Array:
         """Compute k(x, x) of the points at some indices."""
         if self.centred:  # shift-invariant
             return np.ones(len(indices))
@@ -86,9 +109,9 @@ class GammaKernel(Kernel):
 
     gamma: float | str | None = None
 
-    median_metric: ClassVar[str] = "sqeuclidean"
+    median_metric: ClassVar[Literal["sqeuclidean", "cityblock"]] = "sqeuclidean"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.gamma is None:
             object.__setattr__(self, "gamma", "scale")
@@ -97,7 +120,16 @@ class GammaKernel(Kernel):
         else:
             object.__setattr__(self, "gamma", check_positive(self.gamma, "gamma"))
 
-    def with_gamma(self, X, variance, memory_limit):
+    @property
+    def known_gamma(self) -> float:
+        """gamma, where it is a number."""
+        if not isinstance(self.gamma, float):
+            raise TypeError(f"the gamma of {self} must be a number by now")
+        return self.gamma
+
+    def with_gamma(
+        self, X: PointsLike, variance: float | None, memory_limit: int
+    ) -> Self:
         """Make the same kernel with `gamma` a number.
 
         Parameters
@@ -110,6 +142,7 @@ class GammaKernel(Kernel):
             Bytes that "median" may take.
         """
         if self.gamma == "scale":
+            assert variance is not None
             gamma = _scale_gamma(X, variance)
         elif self.gamma == "auto":
             gamma = 1 / X.shape[1]
@@ -119,7 +152,7 @@ class GammaKernel(Kernel):
             return self
         return replace(self, gamma=gamma)
 
-    def _median_gamma(self, X, memory_limit):
+    def _median_gamma(self, X: PointsLike, memory_limit: int) -> float:
         """Find 1/(2·median |x - x'|²) of a subsample; laplacian: 1/median |x - x'|₁."""
         X = in_metric(X, self.metric)
         median = median_distance(X, self.median_metric, memory_limit)
@@ -132,7 +165,7 @@ class GammaKernel(Kernel):
         return factor / median
 
 
-def _scale_gamma(X, variance):
+def _scale_gamma(X: Any, variance: float) -> float:
     """Turn the sum of variances into a gamma; 1 if there is none, or it underflows."""
     if not np.isfinite(variance):
         raise ValueError(
@@ -166,11 +199,14 @@ class RBF(GammaKernel):
     by_products: ClassVar = True
 
     @property
-    def factor(self):
-        return math.sqrt(self.gamma * LOG2_E)
+    def factor(self) -> float:
+        return math.sqrt(self.known_gamma * LOG2_E)
 
-    def of_products(self, products, x_squared, y_squared):
-        return np.exp(-self.gamma * _squared_distances(products, x_squared, y_squared))
+    def of_products(self, products: Array, x_squared: Array, y_squared: Array) -> Array:
+        found: Array = np.exp(
+            -self.known_gamma * _squared_distances(products, x_squared, y_squared)
+        )
+        return found
 
 
 @dataclass(frozen=True)
@@ -188,8 +224,8 @@ class Laplacian(GammaKernel):
     median_metric: ClassVar = "cityblock"
 
     @property
-    def factor(self):
-        return self.gamma * LOG2_E
+    def factor(self) -> float:
+        return self.known_gamma * LOG2_E
 
 
 @dataclass(frozen=True)
@@ -211,24 +247,24 @@ class Matern(GammaKernel):
     centred: ClassVar = True
     NAMES: ClassVar = {0.5: "matern12", 1.5: "matern32", 2.5: "matern52"}
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.nu, numbers.Real) or self.nu not in self.NAMES:
             raise ValueError(f"nu must be 0.5, 1.5 or 2.5, got {self.nu!r}")
 
     @property
-    def name(self):
+    def name(self) -> str:
         return self.NAMES[self.nu]
 
     @property
-    def factor(self):
-        return math.sqrt(2 * self.nu * 2 * self.gamma)
+    def factor(self) -> float:
+        return math.sqrt(2 * self.nu * 2 * self.known_gamma)
 
     @property
-    def by_products(self):
+    def by_products(self) -> bool:
         return self.nu > 0.5  # else it is not differentiable at 0: it needs every digit
 
-    def of_products(self, products, x_squared, y_squared):
+    def of_products(self, products: Array, x_squared: Array, y_squared: Array) -> Array:
         squared = _squared_distances(products, x_squared, y_squared)
         q = self.factor * np.sqrt(squared)
         return (1 + q + (q**2 / 3 if self.nu == 2.5 else 0.0)) * np.exp(-q)
@@ -252,7 +288,7 @@ class Polynomial(GammaKernel):
     name: ClassVar = "polynomial"
     by_products: ClassVar = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         check_int(self.degree, "degree", minimum=1)
         if self.degree > MAX_DEGREE:
@@ -261,11 +297,11 @@ class Polynomial(GammaKernel):
             raise ValueError(f"coef0 must be finite, got {self.coef0!r}")
 
     @property
-    def factor(self):
-        return math.sqrt(self.gamma)
+    def factor(self) -> float:
+        return math.sqrt(self.known_gamma)
 
-    def of_products(self, products, x_squared, y_squared):
-        return (self.gamma * products + self.coef0) ** self.degree
+    def of_products(self, products: Array, x_squared: Array, y_squared: Array) -> Array:
+        return (self.known_gamma * products + self.coef0) ** self.degree
 
 
 @dataclass(frozen=True)
@@ -275,7 +311,7 @@ class Linear(Kernel):
     name: ClassVar = "linear"
     by_products: ClassVar = True
 
-    def of_products(self, products, x_squared, y_squared):
+    def of_products(self, products: Array, x_squared: Array, y_squared: Array) -> Array:
         return products
 
 
@@ -287,7 +323,7 @@ class Cosine(Kernel):
     normalised: ClassVar = True
     by_products: ClassVar = True
 
-    def of_products(self, products, x_squared, y_squared):
+    def of_products(self, products: Array, x_squared: Array, y_squared: Array) -> Array:
         norms = np.sqrt(x_squared * y_squared)
         return np.divide(products, norms, out=np.zeros_like(products), where=norms > 0)
 
@@ -299,19 +335,21 @@ class Sobolev(Kernel):
     name: ClassVar = "sobolev"
     non_negative: ClassVar = True
 
-    def diagonal(self, X, indices):
+    def diagonal(self, X: PointsLike, indices: Indices) -> Array:
         X = in_metric(X, self.metric)
         return _in_blocks(lambda block: np.prod(1.0 + block, axis=1), X, indices)
 
 
-def _in_blocks(of_block, X, indices):
+def _in_blocks(
+    of_block: Callable[[Array], Array], X: PointsLike, indices: Indices
+) -> Array:
     """Compute numbers of points, by a function of a few of them, dense, in float64."""
     blocks = np.array_split(indices, len(indices) // DIAGONAL_BLOCK + 1)
     rows = Rows(X)
     return np.concatenate([of_block(rows.take(block, np.float64)) for block in blocks])
 
 
-def _squared_distances(products, x_squared, y_squared):
+def _squared_distances(products: Array, x_squared: Array, y_squared: Array) -> Array:
     return np.maximum(x_squared + y_squared - 2 * products, 0.0)
 
 
@@ -321,10 +359,10 @@ class CallableKernel(Kernel):
 
     takes_metric: ClassVar = False
 
-    function: Callable
+    function: Callable[[Any, Any], npt.ArrayLike]
 
-    def diagonal(self, X, indices):
-        def of_block(block):
+    def diagonal(self, X: PointsLike, indices: Indices) -> Array:
+        def of_block(block: Array) -> Array:
             return np.diag(np.asarray(self.function(block, block), np.float64))
 
         return _in_blocks(of_block, X, indices)
@@ -336,11 +374,12 @@ class Precomputed(Kernel):
 
     takes_metric: ClassVar = False
 
-    def diagonal(self, X, indices):
-        return X[indices, indices]
+    def diagonal(self, X: PointsLike, indices: Indices) -> Array:
+        found: Array = X[indices, indices]
+        return found
 
 
-KERNELS = {
+KERNELS: dict[str, Callable[..., Kernel]] = {
     "rbf": RBF,
     "laplacian": Laplacian,
     "matern12": partial(Matern, nu=0.5),
@@ -354,12 +393,16 @@ KERNELS = {
 }
 
 
-def is_precomputed(kernel):
+def is_precomputed(kernel: KernelLike) -> bool:
     """Tell whether points are rows of the Gram matrix."""
     return kernel == "precomputed" or kernel == Precomputed()
 
 
-def get_kernel(kernel, gamma=None, metric=None):
+def get_kernel(
+    kernel: KernelLike,
+    gamma: float | str | None = None,
+    metric: MetricLike | None = None,
+) -> Kernel:
     """Find the kernel object behind a name, an object or a function.
 
     `gamma` is for names; an object carries its own, and may carry a metric.
@@ -369,10 +412,10 @@ def get_kernel(kernel, gamma=None, metric=None):
         return found
     if found.metric is not None:
         raise ValueError(f"a metric was given beside {kernel}, which has its own")
-    return replace(found, metric=metric)
+    return replace(found, metric=get_metric(metric))
 
 
-def _get_kernel(kernel, gamma):
+def _get_kernel(kernel: KernelLike, gamma: float | str | None) -> Kernel:
     if isinstance(kernel, str):
         make = KERNELS[check_option(kernel, "kernel", KERNELS)]
         if gamma is None:
@@ -390,7 +433,7 @@ def _get_kernel(kernel, gamma):
         raise TypeError(f"kernel must be an object, {kernel.__name__}(), not the class")
     elif callable(kernel):
         if gamma is None:
-            return CallableKernel(kernel)
+            return CallableKernel(kernel)  # type: ignore[arg-type]
     else:
         raise TypeError(
             f"kernel must be a name, a kernel object or a function, got {kernel!r}"

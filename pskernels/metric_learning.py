@@ -14,14 +14,16 @@ the size of the errors is a second target (`spread`).
 """
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from pskernels._robust import centred, robust_size, scale_of
 from pskernels._threads import resolve_n_threads, single_threaded_blas
+from pskernels._types import AnyArray, Array, Indices, PointsLike
 from pskernels._validation import check_memory_limit
 from pskernels.feature_map import (
     FeatureMap,
@@ -93,9 +95,9 @@ class Round:
     gamma: float
     alpha: float
     loss: float
-    importances: tuple
+    importances: tuple[float, ...]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         numbers = (self.gamma, self.alpha, self.loss, *self.importances)
         numbers += () if self.number is None else (self.number,)
         if not isinstance(self.kernel, str) or not np.isfinite(numbers).all():
@@ -107,33 +109,33 @@ class Learnt(NamedTuple):
 
     kernel: Kernel  # its gamma a number, with its metric
     penalty: float  # n·alpha
-    rounds: list  # of Round
-    finalists: list  # of the best few kernels, this one the first
+    rounds: list[Round]
+    finalists: list[Kernel]  # of the best few kernels, this one the first
 
 
 class _Points(NamedTuple):
     """Points, targets (n, outputs), and weights."""
 
-    X: np.ndarray
-    y: np.ndarray
-    weight: np.ndarray
+    X: AnyArray
+    y: Array
+    weight: Array
 
 
 class _Fit(NamedTuple):
     """The best fit of a round, by held-out points."""
 
-    name: object  # of the kernel, or itself
+    name: str | Kernel  # of the kernel, or itself
     metric: Metric | None
     loss: float
     gamma: float | None
     penalty: float
     n: int
     feature_map: FeatureMap
-    coef: np.ndarray  # of targets, and of their spread
-    intercept: np.ndarray  # of targets
+    coef: Array  # of targets, and of their spread
+    intercept: Array  # of targets
     number: int | None = None  # of the round
 
-    def predict(self, X):
+    def predict(self, X: AnyArray) -> Array:
         """Predict targets, (n, outputs)."""
         k = len(self.intercept)
         return self.feature_map.predict(X, self.coef[:, :k], self.intercept)
@@ -169,10 +171,10 @@ class MetricLearner:
         Begin no fit that would end later.
     """
 
-    kernels: tuple
-    metric: object = "learn"
+    kernels: tuple[str | Kernel, ...]
+    metric: str | Metric | None = "learn"
     gamma: float | None = None
-    groups: np.ndarray | None = None
+    groups: Indices | None = None
     robust: bool = False
     spread: bool = False
     rows: int = COMPARED_ROWS
@@ -182,7 +184,7 @@ class MetricLearner:
     memory_limit: int | None = None
     seconds: float | None = None
 
-    def learn(self, X, y, weight=None):
+    def learn(self, X: PointsLike, y: Array, weight: Array | None = None) -> Learnt:
         """Learn from points, or some of them if there are many.
 
         Parameters
@@ -200,7 +202,8 @@ class MetricLearner:
         unit = _unit(deviations)
         clock = _Clock(self.seconds)
         with single_threaded_blas():
-            fits, bests = [], []
+            fits: list[_Fit] = []
+            bests: list[_Fit] = []
             if isinstance(self.metric, str):
                 for name in self._learning_kernels():
                     if bests and clock.is_late(len(train.y), ROWS, len(FIRST_GAMMAS)):
@@ -219,13 +222,15 @@ class MetricLearner:
             last = self._compare_at_last(finalists or bests, most, held, clock)
         ranked = sorted(last or finalists or bests, key=_loss_of)[:FINALISTS]
         kernels = [fit.feature_map.kernel_ for fit in ranked]
-        rounds = [_describe(fit, deviations) for fit in fits + finalists + last]
-        return Learnt(kernels[0], ranked[0].penalty, rounds, kernels)
+        described = [_describe(fit, deviations) for fit in fits + finalists + last]
+        return Learnt(kernels[0], ranked[0].penalty, described, kernels)
 
-    def _learning_kernels(self):
+    def _learning_kernels(self) -> tuple[str | Kernel, ...]:
         return self.kernels if len(self.kernels) == 1 else LEARNING_KERNELS
 
-    def _take_points(self, X, y, weight):
+    def _take_points(
+        self, X: PointsLike, y: Array, weight: Array | None
+    ) -> tuple[_Points, _Points, _Points]:
         """Draw points that are held out, points for the last fits, and for rounds."""
         n, d = X.shape
         if n < 2:
@@ -236,19 +241,27 @@ class MetricLearner:
         n_held = max(1, min(HELD_OUT, len(order) // 5))
         y = y.reshape(n, -1).astype(np.float64)
         weight = np.ones(n) if weight is None else weight
-        y = centred(y, weight) / [scale_of(column, weight) for column in y.T]
+        y = centred(y, weight) / np.array([scale_of(column, weight) for column in y.T])
         parts = order[:n_held], order[n_held : n_held + MOST_POINTS]
         held, most = (_Points(_take(X, some), y[some], weight[some]) for some in parts)
         return held, most, _Points(*(array[:POINTS] for array in most))
 
-    def _look_again(self, bests, train, held, unit, clock):
+    def _look_again(
+        self,
+        bests: list[_Fit],
+        train: _Points,
+        held: _Points,
+        unit: Array,
+        clock: "_Clock",
+    ) -> list[_Fit]:
         """List rounds of the best kernel for what its metric has missed, if any.
 
         Where the first kernel saw nothing with few rows, with more of them: another one
         may have found a part and lost the rest.  And as long as parts are found.
         """
-        first, best, fits = bests[0], min(bests, key=_loss_of), []
-        options, rows = dict(unit=unit, goal=np.inf, clock=clock), ROWS
+        first, best, rows = bests[0], min(bests, key=_loss_of), ROWS
+        fits: list[_Fit] = []
+        options: dict[str, Any] = dict(unit=unit, goal=np.inf, clock=clock)
         n = len(train.y)
         if first.loss > BLIND and not clock.is_late(n, MORE_ROWS, len(FIRST_GAMMAS)):
             fits += self._rounds(first.name, train, held, rows=MORE_ROWS, **options)
@@ -266,24 +279,45 @@ class MetricLearner:
             best = found
         return fits
 
-    def _find_part(self, best, train, held, rows, options):
+    def _find_part(
+        self,
+        best: _Fit,
+        train: _Points,
+        held: _Points,
+        rows: int,
+        options: dict[str, Any],
+    ) -> list[_Fit]:
         """List rounds that begin with a part of the function that a fit has missed.
 
         A feature whose weight is 0 has no gradient, so that a metric that has found one
         part may have lost the features of another.  Rounds on what is left of targets
         find them.
         """
-        left = (one._replace(y=one.y - best.predict(one.X)) for one in (train, held))
+        left, left_held = (
+            one._replace(y=one.y - best.predict(one.X)) for one in (train, held)
+        )
         # what is left is hidden from few rows as from the first kernel
         name = best.name if rows == ROWS else self._learning_kernels()[0]
-        second = min(self._rounds(name, *left, rows=rows, **options), key=_loss_of)
+        rounds = self._rounds(name, left, left_held, rows=rows, **options)
+        second = min(rounds, key=_loss_of)
         if second.loss > NOTHING:
             return []
-        outer = sum(self._mean_outer_product(fit, train) for fit in (best, second))
+        outer = self._mean_outer_product(best, train)
+        outer = outer + self._mean_outer_product(second, train)
         metric = self._make_metric(outer, options["unit"])
         return list(self._rounds(best.name, train, held, metric=metric, **options))
 
-    def _rounds(self, name, train, held, unit, goal, clock, rows=ROWS, metric=None):
+    def _rounds(
+        self,
+        name: str | Kernel,
+        train: _Points,
+        held: _Points,
+        unit: Array,
+        goal: float,
+        clock: "_Clock",
+        rows: int = ROWS,
+        metric: Metric | None = None,
+    ) -> Iterator[_Fit]:
         """Yield the fits of the rounds of a kernel, few if they miss a goal by far."""
         metric = Metric(1 / unit) if metric is None else metric
         multiples, fit, best, since = FIRST_GAMMAS, None, np.inf, 0
@@ -304,20 +338,25 @@ class MetricLearner:
             if not outer.any():
                 return
             metric = self._make_metric(outer, unit)
-            if base is not None:
+            if base is not None and fit.gamma is not None:
                 multiples = fit.gamma / base * NEXT_GAMMAS
 
-    def _compare(self, bests, train, held, clock):
+    def _compare(
+        self, bests: list[_Fit], train: _Points, held: _Points, clock: "_Clock"
+    ) -> list[_Fit]:
         """Fit all kernels on all metrics that were learnt, or on the given one."""
         if len(self.kernels) == 1 and bests:
             return []
-        fits, rows, n = [], min(self.rows, COMPARED_ROWS), len(train.y)
-        for start in bests or [None]:
+        rows, n = min(self.rows, COMPARED_ROWS), len(train.y)
+        fits: list[_Fit] = []
+        starts: list[_Fit | None] = [*bests]
+        for start in starts or [None]:
             metric = self.metric if start is None else start.metric
+            assert not isinstance(metric, str)  # there are fits if it was learnt
             for name in self.kernels:
                 multiples = FIRST_GAMMAS
                 if len(self.kernels) > 1:
-                    multiples = np.array(COMPARED_GAMMAS.get(name, NEXT_GAMMAS))
+                    multiples = np.array(COMPARED_GAMMAS.get(str(name), NEXT_GAMMAS))
                 if (fits or bests) and clock.is_late(n, rows, len(multiples)):
                     return fits
                 base = self._base_gamma(name, metric, train.X)
@@ -328,7 +367,9 @@ class MetricLearner:
                 )
         return fits
 
-    def _compare_at_last(self, fits, most, held, clock):
+    def _compare_at_last(
+        self, fits: list[_Fit], most: _Points, held: _Points, clock: "_Clock"
+    ) -> list[_Fit]:
         """Fit the best few anew, with more rows, at the gammas they have."""
         last, one, rows = [], np.ones(1), self.rows
         if rows <= COMPARED_ROWS and len(self.kernels) > 1:
@@ -343,7 +384,9 @@ class MetricLearner:
             )
         return last
 
-    def _base_gamma(self, name, metric, X):
+    def _base_gamma(
+        self, name: str | Kernel, metric: Metric | None, X: AnyArray
+    ) -> float | None:
         """Find a gamma in the unit of L·x; None for kernels without one, or its own."""
         kernel = get_kernel(name)
         if not isinstance(kernel, GammaKernel) or kernel is name:
@@ -356,9 +399,20 @@ class MetricLearner:
             sizes = np.sqrt(sizes)
         return 1 / (sizes.sum() or 1.0)
 
-    def _fit(self, name, metric, base, multiples, train, held, start, rows, clock):
+    def _fit(
+        self,
+        name: str | Kernel,
+        metric: Metric | None,
+        base: float | None,
+        multiples: Array,
+        train: _Points,
+        held: _Points,
+        start: _Fit | None,
+        rows: int,
+        clock: "_Clock",
+    ) -> _Fit:
         """Fit the targets, or what clipping leaves of them, for the best gamma."""
-        gammas = [base]
+        gammas: list[float | None] = [base]
         if base is not None and self.gamma is None:
             gammas = [float(base * multiple) for multiple in multiples]
         targets, n = self._clip(train, start), len(train.y)
@@ -370,6 +424,7 @@ class MetricLearner:
                 loss = self._loss(held, ridge.predict(Z_held))
                 if best is None or loss < best[0]:
                     best = loss, gamma, feature_map, ridge, features
+        assert best is not None
         loss, gamma, feature_map, ridge, features = best
         coef = ridge.coef
         if self.spread:
@@ -389,11 +444,19 @@ class MetricLearner:
             intercept=ridge.intercept,
         )
 
-    def _maps(self, name, metric, gammas, train, held, rows):
+    def _maps(
+        self,
+        name: str | Kernel,
+        metric: Metric | None,
+        gammas: list[float | None],
+        train: _Points,
+        held: _Points,
+        rows: int,
+    ) -> Iterator[tuple[FeatureMap, Any, Any]]:
         """Yield (map, features, features of held-out points) for each gamma."""
         sketch = SubSampling(rows).draw(len(train.y), self.seed)
 
-        def make_map(gamma):
+        def make_map(gamma: float | None) -> FeatureMap:
             return FeatureMap(
                 get_kernel(name, gamma, metric),
                 sketch=sketch,
@@ -403,12 +466,13 @@ class MetricLearner:
 
         X, X_held = train.X, held.X
         if len(gammas) > 1 and share_distances(get_kernel(name), sketch, X):
-            yield from fit_transform_gammas(make_map(gammas[0]), gammas, X, X_held)
+            numbers = [gamma for gamma in gammas if gamma is not None]
+            yield from fit_transform_gammas(make_map(numbers[0]), numbers, X, X_held)
             return
         for gamma in gammas:
             yield fit_and_transform(make_map(gamma), X, X_held)
 
-    def _clip(self, points, fit):
+    def _clip(self, points: _Points, fit: _Fit | None) -> Array:
         """Clip errors, those of a fit, or without one of the median."""
         y = points.y
         if not self.robust:
@@ -419,7 +483,7 @@ class MetricLearner:
         sizes = [CLIP * robust_size(errors) for errors in (y - f).T]
         return f + np.clip(y - f, np.negative(sizes), sizes)
 
-    def _loss(self, held, predicted):
+    def _loss(self, held: _Points, predicted: Array) -> float:
         """Average |y - f| or its square over held-out points, as a share."""
         power = 1 if self.robust else 2
         errors, sizes = (
@@ -429,7 +493,7 @@ class MetricLearner:
         size = np.average(sizes, weights=held.weight)
         return float(np.average(errors, weights=held.weight) / (size or 1.0))
 
-    def _mean_outer_product(self, fit, train):
+    def _mean_outer_product(self, fit: _Fit, train: _Points) -> Array:
         """Average ∇f ∇fᵀ over points, summed over outputs; or its diagonal."""
         n, d = train.X.shape
         n = min(n, GRADIENT_POINTS)
@@ -442,9 +506,10 @@ class MetricLearner:
             G *= np.sqrt(train.weight[rows])[:, None, None]
             G = G.reshape(-1, d)
             total += G.T @ G if full else np.einsum("ij,ij->j", G, G)
-        return total / train.weight[:n].sum()
+        found: Array = total / train.weight[:n].sum()
+        return found
 
-    def _make_metric(self, outer, unit):
+    def _make_metric(self, outer: Array, unit: Array) -> Metric:
         """Make L of the average outer product, in a fixed unit."""
         if outer.ndim == 2:
             values, vectors = np.linalg.eigh(outer)
@@ -466,54 +531,55 @@ class _Clock:
     Fits take the time of their Gram matrices, or less if these are larger.
     """
 
-    def __init__(self, seconds):
+    def __init__(self, seconds: float | None) -> None:
         self._end = None if seconds is None else time.perf_counter() + seconds
         self._last, self._rate = time.perf_counter(), 0.0
 
-    def stop(self, n, rows, n_gammas):
+    def stop(self, n: int, rows: int, n_gammas: int) -> None:
         """Note the end of a fit."""
         now = time.perf_counter()
         self._rate = (now - self._last) / (n * rows**2 * n_gammas)
         self._last = now
 
-    def is_late(self, n, rows, n_gammas):
+    def is_late(self, n: int, rows: int, n_gammas: int) -> bool:
         """Tell it of a fit to come."""
         self._last = time.perf_counter()
         seconds = self._rate * n * rows**2 * n_gammas
         return self._end is not None and self._last + seconds > self._end
 
 
-def _loss_of(fit):
+def _loss_of(fit: _Fit) -> float:
     return fit.loss
 
 
-def _best_of(rounds):
+def _best_of(rounds: list[_Fit]) -> _Fit:
     """Take the last round of those as good as the best one: its metric says more."""
     limit = (1 + GAIN) * min(map(_loss_of, rounds))
     return [fit for fit in rounds if fit.loss <= limit][-1]
 
 
-def _take(X, rows):
+def _take(X: PointsLike, rows: Indices) -> AnyArray:
     """Copy some points, dense."""
-    rows = X[rows]
-    return rows.toarray() if sp.issparse(rows) else np.ascontiguousarray(rows)
+    taken = X[rows]
+    sparse = sp.issparse(taken)
+    return taken.toarray() if sparse else np.ascontiguousarray(taken)
 
 
-def _deviations(X):
+def _deviations(X: AnyArray) -> Array:
     """Find the standard deviation of each feature, exactly 0 of constant ones."""
     with np.errstate(over="ignore", invalid="ignore"):
-        deviations = (X - X[0]).std(axis=0, dtype=np.float64)
+        deviations: Array = (X - X[0]).std(axis=0, dtype=np.float64)
     if not np.isfinite(deviations).all():
         raise ValueError("the variance of X overflows; scale X to learn its metric")
     return deviations
 
 
-def _unit(deviations):
+def _unit(deviations: Array) -> Array:
     """Take what features are divided by, 1 for those that are constant."""
     return np.where(deviations > 0, deviations, 1.0)
 
 
-def find_importances(metric, X):
+def find_importances(metric: Metric, X: PointsLike) -> Array:
     """Compute the shares of features in squared distances of L·x; they sum to 1.
 
     Parameters
@@ -531,12 +597,12 @@ def find_importances(metric, X):
     return _shares(metric, _deviations(_take(X, np.arange(0, X.shape[0], step))))
 
 
-def _shares(metric, deviations):
+def _shares(metric: Metric, deviations: Array) -> Array:
     weights = metric.weights() * deviations**2
     return weights / (weights.sum() or 1.0)
 
 
-def _describe(fit, deviations):
+def _describe(fit: _Fit, deviations: Array) -> Round:
     metric = fit.metric or Metric(np.ones(len(deviations)))
     shares = _shares(metric, deviations)
     kernel = fit.feature_map.kernel_

@@ -3,13 +3,26 @@
 Targets come first, then predictions, as in scikit-learn.
 """
 
-import numpy as np
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+
+from pskernels._types import Array
 from pskernels._validation import check_quantiles, check_real_array, raise_not_finite
 from pskernels.losses import Pinball, check_weights
 
+if TYPE_CHECKING:
+    from pskernels.distribution import QuantileDistribution
 
-def pinball_loss(y, predicted, quantiles, sample_weight=None):
+
+def pinball_loss(
+    y: npt.ArrayLike,
+    predicted: npt.ArrayLike,
+    quantiles: Sequence[float],
+    sample_weight: npt.ArrayLike | None = None,
+) -> float:
     """Average max(τ·r, (τ - 1)·r), r = y - q, over points and levels.
 
     As the mean of scikit-learn's `mean_pinball_loss` over levels.
@@ -47,7 +60,7 @@ def pinball_loss(y, predicted, quantiles, sample_weight=None):
     return float(np.average(values, weights=sample_weight)) / len(quantiles)
 
 
-def crossing_loss(predicted):
+def crossing_loss(predicted: npt.ArrayLike) -> float:
     """Average over points Σ_j max(0, q_j - q_{j+1}): how much levels cross.
 
     Parameters
@@ -71,7 +84,7 @@ def crossing_loss(predicted):
     return float(crossing.sum(axis=1).mean())
 
 
-def coverage(y, lower, upper):
+def coverage(y: npt.ArrayLike, lower: npt.ArrayLike, upper: npt.ArrayLike) -> float:
     """Compute the share of the targets in their interval [lower, upper].
 
     Parameters
@@ -95,7 +108,11 @@ def coverage(y, lower, upper):
     return float(np.mean((lower <= y) & (y <= upper)))
 
 
-def crps(y, distribution, sample_weight=None):
+def crps(
+    y: npt.ArrayLike,
+    distribution: "QuantileDistribution",
+    sample_weight: npt.ArrayLike | None = None,
+) -> float:
     """Average the continuous ranked probability score, ∫ (F(z) - 1{z ≥ y})² dz.
 
     Parameters
@@ -123,7 +140,7 @@ def crps(y, distribution, sample_weight=None):
     return float(np.average(values, weights=sample_weight))
 
 
-def rrmse(y, predicted, y_train):
+def rrmse(y: npt.ArrayLike, predicted: npt.ArrayLike, y_train: npt.ArrayLike) -> Array:
     """Compute the relative root mean squared error of each output.
 
     sqrt(Σ_i (y_ij - p_ij)² / Σ_i (y_ij - m_j)²), with m_j the mean of the *training*
@@ -159,10 +176,11 @@ def rrmse(y, predicted, y_train):
             f"the targets of output {j} are all equal to their training mean: an error "
             "relative to it is not defined"
         )
-    return np.sqrt(((y - predicted) ** 2).mean(axis=0) / baseline)
+    found: Array = np.sqrt(((y - predicted) ** 2).mean(axis=0) / baseline)
+    return found
 
 
-def arrmse(y, predicted, y_train):
+def arrmse(y: npt.ArrayLike, predicted: npt.ArrayLike, y_train: npt.ArrayLike) -> float:
     """Average `rrmse` over outputs.
 
     Parameters
@@ -177,7 +195,7 @@ def arrmse(y, predicted, y_train):
     return float(rrmse(y, predicted, y_train).mean())
 
 
-def relative_mse(y, predicted):
+def relative_mse(y: npt.ArrayLike, predicted: npt.ArrayLike) -> float:
     """Compute the mean squared error, divided by max(y) - min(y): not by its square.
 
     The score of the paper's first figure.
@@ -204,14 +222,14 @@ def relative_mse(y, predicted):
     return float(np.mean((y - predicted) ** 2) / width)
 
 
-def _check_finite(array, name):
+def _check_finite(array: npt.ArrayLike, name: str) -> Array:
     array = check_real_array(array, name).astype(np.float64)
     if not np.isfinite(array).all():
         raise_not_finite(np.atleast_1d(array), name)
     return array
 
 
-def _check_targets(array, name):
+def _check_targets(array: npt.ArrayLike, name: str) -> Array:
     array = _check_finite(array, name)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
@@ -220,7 +238,7 @@ def _check_targets(array, name):
     return array
 
 
-def _check_outputs(array, name):
+def _check_outputs(array: npt.ArrayLike, name: str) -> Array:
     array = _check_finite(array, name)
     if array.ndim == 1:
         array = array[:, None]
@@ -231,7 +249,7 @@ def _check_outputs(array, name):
     return array
 
 
-def _check_levels(predicted):
+def _check_levels(predicted: npt.ArrayLike) -> Array:
     predicted = _check_finite(predicted, "predicted")
     if predicted.ndim != 2 or predicted.size == 0:
         raise ValueError(
@@ -241,7 +259,7 @@ def _check_levels(predicted):
     return predicted
 
 
-def _check_same_shape(y, other, name):
+def _check_same_shape(y: Array, other: Array, name: str) -> None:
     if y.shape != other.shape:
         raise ValueError(
             f"{name} must have the shape of y, {y.shape}, got {other.shape}"

@@ -16,13 +16,18 @@ Arrays: Θ is (k, r), b is (d,), and what points have is (d, n).
 """
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from pskernels._products import EPS
 from pskernels._threads import cached_property
-from pskernels.losses import WeightedLoss
+from pskernels._types import Array, Indices
+from pskernels.losses import Loss, WeightedLoss
+
+if TYPE_CHECKING:
+    from pskernels.features import AnyFeatures, BlockFeatures
+    from pskernels.outputs import Outputs
 
 # Σ ω ζ below this share of Σ ω |ζ| is rounding.
 BALANCED = 1e-13
@@ -45,10 +50,12 @@ class Certificate(NamedTuple):
     objective: float
     gap: float  # P - D = excess + the part of the gradient
     excess: float  # the part of the losses: 0 where ζ is a derivative of ℓ at u
-    gradient: np.ndarray  # alpha·Θ + G
+    gradient: Array  # alpha·Θ + G
 
     @classmethod
-    def of(cls, theta, alpha, pulled, value, excess):
+    def of(
+        cls, theta: Array, alpha: float, pulled: Array, value: float, excess: float
+    ) -> "Certificate":
         """Make one from G, the value of the losses and their part of the gap."""
         gradient = pulled + alpha * theta
         objective = value + alpha / 2 * squared_norm(theta)
@@ -59,9 +66,9 @@ class Certificate(NamedTuple):
 class Part(NamedTuple):
     """Some points of a problem."""
 
-    features: object
+    features: "BlockFeatures"
     points: WeightedLoss
-    targets: np.ndarray  # (d, n), as given, or, for classes, where residuals are 0
+    targets: Array  # (d, n), as given, or, for classes, where residuals are 0
 
 
 class Problem:
@@ -89,7 +96,16 @@ class Problem:
         Its objective.
     """
 
-    def __init__(self, features, loss, Y, weight, outputs, fit_intercept, n_threads):
+    def __init__(
+        self,
+        features: "AnyFeatures",
+        loss: Loss,
+        Y: Array,
+        weight: Array,
+        outputs: "Outputs",
+        fit_intercept: bool,
+        n_threads: int,
+    ) -> None:
         self.features = features
         self.loss = loss
         self.outputs = outputs
@@ -97,8 +113,9 @@ class Problem:
         self.radial = loss.of_norm and len(Y) > 1
         weight = weight / weight.sum()
         # a residual is u minus this, times ±1: y·u - margin = y·(u - margin·y)
-        targets = loss.margin * Y if loss.classification else Y
-        self.shift = self.null_intercept = np.zeros(len(Y))
+        targets = Y if loss.margin is None else loss.margin * Y
+        self.shift: Array = np.zeros(len(Y))
+        self.null_intercept: Array = self.shift
         if fit_intercept:
             null = self._find_null_intercept(Y, weight)
             if loss.classification:
@@ -117,7 +134,7 @@ class Problem:
             start += block.n
         self._find_null_objective()
 
-    def _find_null_intercept(self, Y, weight):
+    def _find_null_intercept(self, Y: Array, weight: Array) -> Array:
         """Find the best constant model (loss of the norm: of each output by itself)."""
         null = self.loss.constant_minimisers(Y, weight)
         if np.isinf(null).any():
@@ -129,7 +146,7 @@ class Problem:
             )
         return null
 
-    def _find_null_objective(self):
+    def _find_null_objective(self) -> None:
         parts = self._null_residuals()
         with np.errstate(over="ignore", invalid="ignore"):
             # the value is the same for any ζ
@@ -147,7 +164,7 @@ class Problem:
         if lost:
             raise ValueError("the losses of a constant underflow to 0: scale y")
 
-    def _null_residuals(self):
+    def _null_residuals(self) -> list[tuple[WeightedLoss, Array]]:
         """List (points, residuals of the model without features), for each part."""
         return [
             (points, points.residuals(np.zeros_like(points.y), self.null_intercept))
@@ -155,26 +172,27 @@ class Problem:
         ]
 
     @property
-    def sum_error(self):
+    def sum_error(self) -> float:
         """A bound on the error of a sum over points, relative to that of the sizes."""
         worst = max(part.points.sum_error for part in self.parts)
-        return worst + EPS * (len(self.parts) - 1)
+        found: float = worst + EPS * (len(self.parts) - 1)
+        return found
 
     @cached_property
-    def residual_scale(self):
+    def residual_scale(self) -> float:
         """The mean size of the residuals of the model without features."""
         sizes = (points.mean_size(e) for points, e in self._null_residuals())
         return sum(sizes) or 1.0
 
     @cached_property
-    def zeta_scale(self):
+    def zeta_scale(self) -> float:
         """A size that ζ does not exceed by much."""
         if self.loss.radius > 0:
             return min(self.loss.lipschitz, self.residual_scale / self.loss.radius)
         return self.loss.lipschitz
 
     @cached_property
-    def first_mu(self):
+    def first_mu(self) -> float:
         """The envelope whose derivative climbs over the width of the residuals."""
         radius = self.residual_scale / (2 * self.zeta_scale)
         if self.loss.logistic or radius < SMOOTH_ENOUGH * self.loss.radius:
@@ -182,35 +200,35 @@ class Problem:
         return radius - self.loss.radius
 
     @cached_property
-    def null_theta(self):
+    def null_theta(self) -> Array:
         return np.zeros((self.outputs.k, self.features.r))
 
-    def relative(self, gap, objective):
+    def relative(self, gap: float, objective: float) -> float:
         """Compute gap / objective, 0 for 0 / 0, infinite if either is not a number."""
         return relative_gap(gap, gap_scale(objective, self.null_objective))
 
 
-def relative_gap(gap, scale):
+def relative_gap(gap: float, scale: float) -> float:
     """Compute gap / scale; what is not finite proves nothing, and is infinite."""
     if gap == 0:
         return 0.0
     return gap / scale if 0 < gap < math.inf and 0 < scale < math.inf else math.inf
 
 
-def gap_scale(objective, null_objective):
+def gap_scale(objective: float, null_objective: float) -> float:
     """Compute what gaps are relative to."""
     return max(objective, OBJECTIVE_FLOOR * null_objective)
 
 
-def norm(array):
+def norm(array: Array) -> float:
     return math.sqrt(squared_norm(array))
 
 
-def squared_norm(array):
+def squared_norm(array: Array) -> float:
     flat = array.reshape(-1)
-    return flat @ flat
+    return flat @ flat  # type: ignore[return-value]  # a number
 
 
-def unbalanced(total, size, share=BALANCED):
+def unbalanced(total: Array, size: Array, share: float = BALANCED) -> Indices:
     """Find the outputs whose flow has a sum, beyond a share of its size."""
     return np.flatnonzero(np.abs(total) > share * size)

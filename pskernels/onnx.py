@@ -15,6 +15,8 @@ Examples
 >>> graph = to_onnx(model.compress(200), X[:1].astype("float32"))  # doctest: +SKIP
 """
 
+from typing import Any
+
 import numpy as np
 from skl2onnx import update_registered_converter
 from skl2onnx.algebra.onnx_ops import (
@@ -48,6 +50,7 @@ from skl2onnx.proto import onnx_proto
 from sklearn.utils.validation import check_is_fitted
 
 from pskernels import estimators
+from pskernels._types import AnyArray, Array
 from pskernels.kernels import RBF, Laplacian
 
 # Axes of distances (n, m, d), and of predictions (n, outputs).
@@ -57,18 +60,18 @@ LAST = np.array([-1])
 class _Graph:
     """Operators of one opset, and the decisions of a model by them."""
 
-    def __init__(self, operator, container):
+    def __init__(self, operator: Any, container: Any) -> None:
         self.model = operator.raw_operator
         self.version = container.target_opset
         types = onnx_proto.TensorProto
         double = _type_of(operator) is DoubleTensorType
         self.dtype = types.DOUBLE if double else types.FLOAT
 
-    def add(self, op, *inputs, **options):
+    def add(self, op: Any, *inputs: Any, **options: Any) -> Any:
         """Make an operator."""
         return op(*inputs, op_version=self.version, **options)
 
-    def kernel(self, X):
+    def kernel(self, X: Any) -> Any:
         """Compute k(x, landmark) of all pairs."""
         model = self.model
         if not isinstance(model.kernel_, (RBF, Laplacian)):
@@ -76,7 +79,7 @@ class _Graph:
                 "the kernels 'rbf' and 'laplacian' can be exported, not "
                 f"{model.kernel_}"
             )
-        landmarks = np.asarray(_dense(model.landmarks_), np.float64)
+        landmarks: Array = np.asarray(_dense(model.landmarks_), np.float64)
         center = landmarks.mean(axis=0)  # or distances would lose digits
         X = self.add(OnnxCast, X, to=onnx_proto.TensorProto.DOUBLE)
         X, landmarks = self.add(OnnxSub, X, center[None]), landmarks - center
@@ -100,27 +103,28 @@ class _Graph:
             sizes = self.add(OnnxAbs, self.add(OnnxSub, X, landmarks[None]))
             distances = self.add(OnnxReduceSum, sizes, LAST, keepdims=0)
         return self.add(
-            OnnxExp, self.add(OnnxMul, distances, np.array([-kernel.gamma]))
+            OnnxExp, self.add(OnnxMul, distances, np.array([-kernel.known_gamma]))
         )
 
-    def decisions(self, X):
+    def decisions(self, X: Any) -> Any:
         """Compute decisions, (n, outputs), in float64."""
         coef = self.model.dual_coef_
         products = self.add(OnnxMatMul, self.kernel(X), coef.reshape(len(coef), -1))
         intercept = np.reshape(self.model.intercept_, (1, -1)).astype(np.float64)
         return self.add(OnnxAdd, products, intercept)
 
-    def finish(self, found, output, scope, container):
+    def finish(self, found: Any, output: Any, scope: Any, container: Any) -> None:
         """Cast to the type of the input, and name the result."""
         found = self.add(OnnxCast, found, to=self.dtype)
         self.add(OnnxIdentity, found, output_names=[output]).add_to(scope, container)
 
 
-def _dense(points):
-    return points.toarray() if hasattr(points, "toarray") else points
+def _dense(points: Any) -> AnyArray:
+    found: AnyArray = points.toarray() if hasattr(points, "toarray") else points
+    return found
 
 
-def _labels(classes):
+def _labels(classes: AnyArray) -> AnyArray:
     """Make classes whole numbers, or text."""
     if classes.dtype.kind in "biuf" and (classes == classes.astype(np.int64)).all():
         return classes.astype(np.int64)
@@ -129,24 +133,24 @@ def _labels(classes):
     return classes.astype(str).astype(object)
 
 
-def _width(model):
+def _width(model: Any) -> int:
     """Count the columns of predictions."""
     return int(np.prod(model.intercept_.shape)) if np.ndim(model.intercept_) else 1
 
 
-def _type_of(operator):
+def _type_of(operator: Any) -> Any:
     double = isinstance(operator.inputs[0].type, DoubleTensorType)
     return DoubleTensorType if double else FloatTensorType
 
 
-def _regressor_shapes(operator):
+def _regressor_shapes(operator: Any) -> None:
     check_is_fitted(operator.raw_operator)
     n = operator.inputs[0].get_first_dimension()
     shape = [n, _width(operator.raw_operator)]
     operator.outputs[0].type = _type_of(operator)(shape)
 
 
-def _convert_regressor(scope, operator, container):
+def _convert_regressor(scope: Any, operator: Any, container: Any) -> None:
     graph, model = _Graph(operator, container), operator.raw_operator
     found = graph.decisions(operator.inputs[0])
     if getattr(model, "_sorts", False) and _width(model) > 1:
@@ -157,7 +161,7 @@ def _convert_regressor(scope, operator, container):
     graph.finish(found, operator.outputs[0], scope, container)
 
 
-def _classifier_shapes(operator):
+def _classifier_shapes(operator: Any) -> None:
     n = operator.inputs[0].get_first_dimension()
     check_is_fitted(operator.raw_operator)
     classes = _labels(operator.raw_operator.classes_)
@@ -166,7 +170,7 @@ def _classifier_shapes(operator):
     operator.outputs[1].type = _type_of(operator)([n, len(classes)])
 
 
-def _convert_classifier(scope, operator, container):
+def _convert_classifier(scope: Any, operator: Any, container: Any) -> None:
     graph, model = _Graph(operator, container), operator.raw_operator
     decisions = graph.decisions(operator.inputs[0])
     if len(model.classes_) == 2:
@@ -193,7 +197,7 @@ def _convert_classifier(scope, operator, container):
     graph.finish(decisions, operator.outputs[1], scope, container)
 
 
-def _register():
+def _register() -> None:
     for name in ("KernelRegressor", "QuantileRegressor", "KernelClassifier"):
         for suffix in ("", "CV"):
             cls = getattr(estimators, f"Sketched{name}{suffix}")

@@ -9,17 +9,25 @@ k functions ("directions"), each of the scalar kernel, mixed to d outputs.  The
 features z(x) ⊗ M^(1/2), an (n·d) × (r·d) matrix, are never formed.
 """
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
+
 import numpy as np
+import numpy.typing as npt
 import scipy.linalg
 
 from pskernels._products import EPS, Features, eigh_of_gram
 from pskernels._robust import NORMAL_MAD
+from pskernels._types import AnyArray, Array
 from pskernels._validation import (
     check_int,
     check_non_negative,
     check_quantiles,
     check_real_array,
 )
+
+if TYPE_CHECKING:
+    from pskernels.features import AnyFeatures, BlockFeatures
 
 # How far a matrix may be from symmetric and from semidefinite, for rounding: this
 # many times d·eps, relative to its largest entry or eigenvalue.
@@ -29,7 +37,7 @@ ROUNDING = 100
 CLIP = 3.0
 
 
-def quantile_matrix(quantiles, gamma=1.0):
+def quantile_matrix(quantiles: Sequence[float], gamma: float = 1.0) -> Array:
     """Compute M of joint quantile regression: exp(-gamma·(τ_i - τ_j)²).
 
     Functions of close levels are pulled towards each other, up to a constant, which
@@ -62,10 +70,11 @@ def quantile_matrix(quantiles, gamma=1.0):
     """
     levels = np.array(check_quantiles(quantiles))
     gamma = check_non_negative(gamma, "gamma")
-    return np.exp(-gamma * (levels[:, None] - levels) ** 2)
+    found: Array = np.exp(-gamma * (levels[:, None] - levels) ** 2)
+    return found
 
 
-def graph_matrix(adjacency, mu=0.5):
+def graph_matrix(adjacency: npt.ArrayLike, mu: float = 0.5) -> Array:
     """Compute M from a graph of related outputs: (mu·L + (1 - mu)·I)⁻¹.
 
     L is the Laplacian of the graph, degrees minus adjacency.  Outputs that are joined
@@ -116,7 +125,7 @@ def graph_matrix(adjacency, mu=0.5):
     return (M + M.T) / 2
 
 
-def residual_matrix(residuals, weight):
+def residual_matrix(residuals: Array, weight: Array) -> Array:
     """Find M by residuals (d, n) of a first fit: their covariance, of mean diagonal 1.
 
     Outputs whose errors go together are then learnt together.  This is not in the
@@ -138,10 +147,11 @@ def residual_matrix(residuals, weight):
     if not scale > 0:
         return np.eye(len(covariance))
     covariance = covariance / scale
-    return (covariance + covariance.T) / 2
+    found: Array = (covariance + covariance.T) / 2
+    return found
 
 
-def _check_symmetric(M, name):
+def _check_symmetric(M: npt.ArrayLike, name: str) -> Array:
     """Check M, a square symmetric matrix of finite float64."""
     M = check_real_array(M, name)
     if M.ndim != 2 or M.shape[0] != M.shape[1] or M.size == 0:
@@ -158,7 +168,8 @@ def _check_symmetric(M, name):
             f"{name} must be symmetric, but entry ({i}, {j}) is {M[i, j]:g} and entry "
             f"({j}, {i}) is {M[j, i]:g}"
         )
-    return (M + M.T) / 2
+    found: Array = (M + M.T) / 2
+    return found
 
 
 class Outputs:
@@ -177,7 +188,7 @@ class Outputs:
         V Λ^(1/2); None: the identity.
     """
 
-    def __init__(self, vectors, values):
+    def __init__(self, vectors: Array | None, values: Array) -> None:
         self.vectors = vectors
         self.values = values
         self.k = len(values)
@@ -187,24 +198,24 @@ class Outputs:
             self.mix = vectors[:, : self.k] * np.sqrt(values)
 
     @classmethod
-    def independent(cls, d):
+    def independent(cls, d: int) -> Self:
         return cls(None, np.ones(d))
 
     @classmethod
-    def leading(cls, Y, weight, k, n_threads):
+    def leading(cls, Y: Array, weight: Array, k: int, n_threads: int) -> Self:
         """Make M = Σ v_a v_aᵀ over the k leading directions of the targets Y (d, n)."""
         centred = (Y - (Y @ weight / weight.sum())[:, None]).T
         # scaled, so that squares neither overflow nor underflow
         centred = centred / (np.abs(centred[weight > 0]).max() or 1.0)
         covariance = Features(np.ascontiguousarray(centred), n_threads).gram(weight)
         values, vectors = eigh_of_gram(covariance)
-        rank = np.count_nonzero(values > len(Y) * EPS * values[-1])
+        rank = int(np.count_nonzero(values > len(Y) * EPS * values[-1]))
         # targets that do not vary have no directions: any one does
         k = min(k, max(rank, 1))
         return cls(np.ascontiguousarray(vectors[:, ::-1]), np.ones(k))
 
     @classmethod
-    def of_matrix(cls, M, d, k=None):
+    def of_matrix(cls, M: AnyArray, d: int, k: int | None = None) -> Self:
         """Make those of M, or of its k leading directions."""
         eps = max(np.finfo(M.dtype).eps, EPS) if M.dtype.kind == "f" else EPS
         M = _check_symmetric(M, "output_matrix")
@@ -228,40 +239,42 @@ class Outputs:
         rank = np.count_nonzero(kept)
         return cls(vectors, values[: rank if k is None else min(k, rank)])
 
-    def first(self, k):
+    def first(self, k: int) -> "Outputs":
         """Keep the first k directions."""
         return self if k == self.k else Outputs(self.vectors, self.values[:k])
 
     @property
-    def separate(self):
+    def separate(self) -> bool:
         """Whether the outputs have nothing in common."""
         return self.mix is None
 
     @property
-    def matrix(self):
+    def matrix(self) -> Array | None:
         """M; None for the identity."""
         return None if self.mix is None else self.mix @ self.mix.T
 
-    def mixed(self, values):
+    def mixed(self, values: Array) -> Array:
         """Compute V Λ^(1/2) · values, from (k, …) to (d, …)."""
         return values if self.mix is None else self.mix @ values
 
     @property
-    def coef_error(self):
+    def coef_error(self) -> float:
         """How far, in EPS and relative to Θ, rounding `coef` moves a model, in Θ."""
         if self.mix is None:
             return 0.0
         return self.k * float(np.sqrt(self.values[0] / self.values[-1]))
 
-    def mixed_sizes(self, sizes):
+    def mixed_sizes(self, sizes: Array) -> Array:
         """Bound |mixed(values)|, for values whose sizes are given."""
         return sizes if self.mix is None else np.abs(self.mix) @ sizes
 
-    def pulled_sizes(self, sizes):
+    def pulled_sizes(self, sizes: Array) -> Array:
         """Bound what the adjoint makes of (d,) sizes, (k,)."""
         return sizes if self.mix is None else np.abs(self.mix).T @ sizes
 
-    def predictions(self, features, theta, out=None):
+    def predictions(
+        self, features: "BlockFeatures", theta: Array, out: Array | None = None
+    ) -> Array:
         """Compute V Λ^(1/2) Θ Zᵀ, of shape (d, n)."""
         if self.mix is None:
             return features.dot(theta, out)
@@ -269,7 +282,7 @@ class Outputs:
             return features.dot(self.mix @ theta, out)
         return np.matmul(self.mix, features.dot(theta), out=out)
 
-    def pull(self, features, flow):
+    def pull(self, features: "BlockFeatures", flow: Array) -> Array:
         """Apply the adjoint of `predictions`: a flow of shape (d, n) -> (k, r)."""
         if self.mix is None:
             return features.t_dot(flow)
@@ -277,28 +290,28 @@ class Outputs:
             return self.mix.T @ features.t_dot(flow)
         return features.t_dot(self.mix.T @ flow)
 
-    def pull_exactly(self, features, flow):
+    def pull_exactly(self, features: "BlockFeatures", flow: Array) -> Array:
         """Do `pull` with sums over points as if in twice the digits."""
         pulled = np.array([features.exact_t_dot(one)[0] for one in flow])
         return pulled if self.mix is None else self.mix.T @ pulled
 
-    def _mix_first(self, features):
+    def _mix_first(self, features: "AnyFeatures") -> bool:
         """Tell whether d products with Z cost less than k of them and n mixtures."""
         return features.r * self.d <= self.k * (features.r + self.d)
 
-    def coef(self, theta):
+    def coef(self, theta: Array) -> Array:
         """Compute what multiplies Z: an array of shape (r, d)."""
         return np.ascontiguousarray(self.mixed(theta).T)
 
-    def theta(self, coef):
+    def theta(self, coef: Array) -> Array:
         """Find Θ of coefficients (r, d); the nearest, if M has no such functions."""
-        if self.mix is None:
+        if self.vectors is None:
             return np.ascontiguousarray(coef.T)
         directions = self.vectors[:, : self.k]
         return (directions.T @ coef.T) / np.sqrt(self.values)[:, None]
 
 
-def check_output_rank(output_rank, d):
+def check_output_rank(output_rank: int | None, d: int) -> int | None:
     """Check a number of directions, at most d; None means all."""
     if output_rank is None:
         return None

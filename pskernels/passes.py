@@ -13,14 +13,16 @@ a point's multipliers cost a scalar product for each.
 """
 
 import time
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, fields, replace
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from pskernels._products import EPS
-from pskernels.losses import EpsilonInsensitive, Squared, WeightedLoss
+from pskernels._types import Array, Mask
+from pskernels.losses import EpsilonInsensitive, Loss, Squared, WeightedLoss
 from pskernels.objective import (
     BALANCED,
     Certificate,
@@ -40,6 +42,9 @@ from pskernels.solvers.hessian import (
 )
 from pskernels.solvers.newton import MU_DECREASE, STAGE_TOLERANCE
 
+if TYPE_CHECKING:
+    from pskernels.features import BlockFeatures
+
 # A step that ends behind the minimum, at a slope of more than this share of the one
 # that it began with, is cut.
 STEEP = 0.5
@@ -50,7 +55,7 @@ MAX_CUTS = 6
 class Model(NamedTuple):
     """Coefficients, in whose envelope of width mu points are."""
 
-    theta: np.ndarray  # (r,)
+    theta: Array  # (r,)
     intercept: float
     mu: float
 
@@ -58,7 +63,9 @@ class Model(NamedTuple):
 class Request(NamedTuple):
     """What a pass is to sum, of one output."""
 
-    stages: tuple  # models of the stages before, whose derivatives are multipliers
+    stages: tuple[
+        Model, ...
+    ]  # models of the stages before, whose derivatives are multipliers
     at: Model
     error: float  # what predictions may be wrong by
     survey: bool = False  # look for the largest features, too
@@ -73,19 +80,19 @@ class Answer:
     domain goes to its end, that of the least flow or that of the largest.
     """
 
-    value: np.ndarray  # (sides,), Σ ω ℓ
-    excess: np.ndarray  # (sides,), Σ ω (ℓ + ℓ* - e·ζ)
-    flow: np.ndarray  # (sides,), Σ ω ζ, with respect to predictions
-    pull: np.ndarray  # (sides, r), Σ ω ζ z
-    moved_excess: np.ndarray  # (2,), or (0,) where that is not needed
-    moved_flow: np.ndarray  # (2,)
-    moved_pull: np.ndarray  # (2, r)
-    gram: np.ndarray  # of `features.inner` by curvatures, bordered by the intercept
-    hidden: np.ndarray  # (2,), what rounding hides, and Σ ω |e·ζ|
+    value: Array  # (sides,), Σ ω ℓ
+    excess: Array  # (sides,), Σ ω (ℓ + ℓ* - e·ζ)
+    flow: Array  # (sides,), Σ ω ζ, with respect to predictions
+    pull: Array  # (sides, r), Σ ω ζ z
+    moved_excess: Array  # (2,), or (0,) where that is not needed
+    moved_flow: Array  # (2,)
+    moved_pull: Array  # (2, r)
+    gram: Array  # of `features.inner` by curvatures, bordered by the intercept
+    hidden: Array  # (2,), what rounding hides, and Σ ω |e·ζ|
     n_active: int
-    largest: np.ndarray | None = None  # (r,), of a survey: the largest |z|
+    largest: Array | None = None  # (r,), of a survey: the largest |z|
 
-    def scaled(self, factor):
+    def scaled(self, factor: float) -> "Answer":
         """Return the answer of points that count `factor` times as much."""
         found = {
             field.name: factor * getattr(self, field.name)
@@ -94,7 +101,7 @@ class Answer:
         }
         return replace(self, **found)
 
-    def __add__(self, other):
+    def __add__(self, other: "Answer") -> "Answer":
         """Add up the answers of two chunks."""
         sums = {
             field.name: getattr(self, field.name) + getattr(other, field.name)
@@ -102,11 +109,20 @@ class Answer:
             if field.name != "largest"
         }
         if self.largest is not None:
+            assert other.largest is not None  # both are of one request
             sums["largest"] = np.maximum(self.largest, other.largest)
         return Answer(**sums)
 
 
-def answer(features, loss, y, weight, request, fit_intercept, gram=None):
+def answer(
+    features: "BlockFeatures",
+    loss: Loss,
+    y: Array,
+    weight: Array,
+    request: Request,
+    fit_intercept: bool,
+    gram: Array | None = None,
+) -> Answer:
     """Answer a request for some points.
 
     Parameters
@@ -142,7 +158,8 @@ def answer(features, loss, y, weight, request, fit_intercept, gram=None):
     value, excess = np.transpose(
         [_of_some(points, side).fenchel_young(e, zeta) for side in sides]
     )
-    moved_excess, moved = np.empty(0), np.empty((0, len(y)))
+    moved_excess: Array = np.empty(0)
+    moved: Array = np.empty((0, len(y)))
     if fit_intercept and not loss.smooth:
         moved_excess, moved = _moves(points, e, zeta, curvature[0] > 0)
     pull = features.t_dot(np.concatenate([flows, moved]))
@@ -163,13 +180,15 @@ def answer(features, loss, y, weight, request, fit_intercept, gram=None):
     )
 
 
-def _of_some(points, which):
+def _of_some(points: WeightedLoss, which: Mask) -> WeightedLoss:
     """Return the loss of some of the points."""
     weight = np.where(which, points.weight, 0.0)
     return WeightedLoss(points.loss, points.y, weight, points.n_threads)
 
 
-def _moves(points, e, zeta, inside):
+def _moves(
+    points: WeightedLoss, e: Array, zeta: Array, inside: Mask
+) -> tuple[Array, Array]:
     """Find what moves ζ to the ends of the domain: (2,) of the excess, (2, n) of flows.
 
     Or to 0, where that is on the way and the loss has a corner on each side of it.  At
@@ -209,23 +228,23 @@ class PassProblem:
         That of a constant, about, for data that are interpolated.
     """
 
-    frame: object
-    largest: np.ndarray
+    frame: "BlockFeatures"
+    largest: Array
     sum_error: float
-    loss: object
+    loss: Loss
     alpha: float
     fit_intercept: bool
     shift: float = 0.0
     null_objective: float = 0.0
 
-    def request(self, stages, at):
+    def request(self, stages: tuple[Model, ...], at: Model) -> Request:
         """Make the request of a model."""
         rounding = (self.frame.n_terms + 9) * EPS
         error = rounding * float(np.abs(at.theta) @ self.largest)
         error += self.frame.row_rounding * norm(at.theta)
         return Request(stages, at, error)
 
-    def certify(self, theta, answer):
+    def certify(self, theta: Array, answer: Answer) -> Certificate:
         """Certify a model; with an intercept, ζ is moved to where flows add up to 0.
 
         By a share s of the moves, and a share t of the way to 0 (whose conjugate is 0)
@@ -247,7 +266,7 @@ class PassProblem:
             found.append(Certificate.of(theta, self.alpha, pull, value, excess + more))
         return min(found, key=lambda certificate: certificate.gap)
 
-    def _shares(self, answer, heavy):
+    def _shares(self, answer: Answer, heavy: int) -> list[tuple[float, float]]:
         """List (s, t) by which flows add up to 0: total + s·moved - t·flow = 0."""
         total, flow = answer.flow.sum(), answer.flow[heavy]
         shares = [(0.0, min(1.0, total / flow))]
@@ -259,14 +278,14 @@ class PassProblem:
             shares.append((s, 1 - s))
         return shares
 
-    def is_balanced(self, answer):
+    def is_balanced(self, answer: Answer) -> bool:
         """Tell whether flows add up to 0 where they have to, but for rounding."""
         size = np.abs(answer.flow).sum()
         return not self.fit_intercept or abs(answer.flow.sum()) <= BALANCED * size
 
-    def hidden(self, at, answer, certificate):
+    def hidden(self, at: Model, answer: Answer, certificate: Certificate) -> float:
         """Bound what rounding hides of the gap, by the formula of all solvers."""
-        features = SimpleNamespace(
+        features: Any = SimpleNamespace(
             n_terms=self.frame.n_terms,
             largest=self.largest,
             row_rounding=self.frame.row_rounding,
@@ -274,7 +293,7 @@ class PassProblem:
             moved=lambda coef: 0.0,
             origin=None,
         )
-        problem = SimpleNamespace(
+        problem: Any = SimpleNamespace(
             features=features,
             outputs=Outputs.independent(1),
             loss=self.loss,
@@ -283,7 +302,7 @@ class PassProblem:
             shift=np.array([self.shift]),
         )
         size = np.abs(answer.flow).sum()
-        sample = SimpleNamespace(
+        sample: Any = SimpleNamespace(
             problem=problem,
             drift=np.zeros(1),
             rounding=lambda error, exact: answer.hidden,
@@ -293,14 +312,14 @@ class PassProblem:
         model = make_model(problem, theta, b)
         return bound_rounding(sample, self.alpha, model, certificate)
 
-    def gradient(self, theta, answer):
+    def gradient(self, theta: Array, answer: Answer) -> Array:
         """Compute the gradient of losses and penalty in Θ, and in b if there is one."""
         gradient = answer.pull.sum(axis=0) + self.alpha * theta
         return (
             np.append(gradient, answer.flow.sum()) if self.fit_intercept else gradient
         )
 
-    def step(self, gradient, answer):
+    def step(self, gradient: Array, answer: Answer) -> Array:
         """Find Newton's step of Θ, and of b if there is one."""
         frame = self.frame
         H = add_penalty(answer.gram.copy(), frame.r, self.alpha, frame.penalty)
@@ -309,7 +328,7 @@ class PassProblem:
             frame, lambda b: solve_factorised(factor, b), gradient, frame.r
         )
 
-    def move(self, at, step, t=1.0):
+    def move(self, at: Model, step: Array, t: float = 1.0) -> Model:
         """Go t steps ahead."""
         theta = at.theta + t * step[: len(at.theta)]
         moved = t * step[-1] if self.fit_intercept else 0.0
@@ -320,25 +339,28 @@ class PassProblem:
 class Outcome:
     """The best model of some passes."""
 
-    theta: np.ndarray
+    theta: Array
     intercept: float
     objective: float
     gap: float
     dual_gap: float  # relative to the objective
-    history: list
+    history: list[Iteration]
 
 
 class _Best:
     """The best model and the best bound so far, and the history."""
 
-    def __init__(self, problem, tol, report):
+    def __init__(
+        self, problem: PassProblem, tol: float, report: Callable[[Iteration], object]
+    ) -> None:
         self.problem, self.tol, self._report = problem, tol, report
         self.objective, self._bound, self._gap = np.inf, -np.inf, np.inf
         self._most = np.inf  # what the objective may be, but for rounding
-        self.at, self.history = None, []
+        self.at: Model | None = None
+        self.history: list[Iteration] = []
         self._began = time.perf_counter()
 
-    def add(self, at, answer):
+    def add(self, at: Model, answer: Answer) -> Certificate:
         """Take in what a pass found; return its certificate."""
         certificate = self.problem.certify(at.theta, answer)
         hidden = self.problem.hidden(at, answer, certificate)
@@ -362,15 +384,16 @@ class _Best:
         return certificate
 
     @property
-    def relative_gap(self):
+    def relative_gap(self) -> float:
         scale = gap_scale(self.objective, self.problem.null_objective)
         return float(relative_gap(self._gap, scale))
 
     @property
-    def suffices(self):
+    def suffices(self) -> bool:
         return self.relative_gap <= SAFETY * self.tol
 
-    def outcome(self):
+    def outcome(self) -> Outcome:
+        assert self.at is not None  # there was a pass
         return Outcome(
             self.at.theta,
             self.at.intercept + self.problem.shift,
@@ -381,7 +404,13 @@ class _Best:
         )
 
 
-def minimise(problem, start, tol, max_passes, report=lambda line: None):
+def minimise(
+    problem: PassProblem,
+    start: Model,
+    tol: float,
+    max_passes: int,
+    report: Callable[[Iteration], object] = lambda line: None,
+) -> Generator[Request, Answer, Outcome]:
     """Find a model by passes: a generator of requests, which is sent their answers.
 
     Parameters
@@ -401,7 +430,8 @@ def minimise(problem, start, tol, max_passes, report=lambda line: None):
         As the value of StopIteration.
     """
     best = _Best(problem, tol, report)
-    stages, at, search = (), start, None
+    stages: tuple[Model, ...] = ()
+    at, search = start, None
     while True:
         found = yield problem.request(stages, at)
         certificate = best.add(at, found)
@@ -433,13 +463,13 @@ class _Search:
     Along a step the objective is convex, and slopes rise.
     """
 
-    def __init__(self, base, step, gradient):
+    def __init__(self, base: Model, step: Array, gradient: Array) -> None:
         self.base, self.step = base, step
         self._initial = slope = float(gradient @ step)
         self._low = 0.0, slope
         self._t, self._n_cuts = 1.0, 0
 
-    def cut(self, gradient):
+    def cut(self, gradient: Array) -> float | None:
         """Find the next t, given the gradient at the last; None if that will do."""
         slope = float(gradient @ self.step)
         if slope <= STEEP * -self._initial or self._n_cuts == MAX_CUTS:
@@ -451,7 +481,12 @@ class _Search:
         return self._t
 
 
-def solve_squares(problem, tol, max_passes, report=lambda line: None):
+def solve_squares(
+    problem: PassProblem,
+    tol: float,
+    max_passes: int,
+    report: Callable[[Iteration], object] = lambda line: None,
+) -> Generator[Request, Answer, Outcome]:
     """Find the model of the squared loss by one pass: a generator, as `minimise` is.
 
     The loss is its expansion to the second order, so that the pass at 0 is enough for
@@ -460,6 +495,7 @@ def solve_squares(problem, tol, max_passes, report=lambda line: None):
     best = _Best(problem, tol, report)
     origin = Model(np.zeros(problem.frame.r), 0.0, 0.0)
     found = yield Request((), origin, error=0.0, survey=True)
+    assert found.largest is not None  # as it was asked for
     problem = best.problem = replace(problem, largest=found.largest)
     step = problem.step(problem.gradient(origin.theta, found), found)
     at = problem.move(origin, step)
@@ -476,7 +512,7 @@ def solve_squares(problem, tol, max_passes, report=lambda line: None):
     return (yield from minimise(problem, at, tol, max(max_passes - 1, 1), report))
 
 
-def _expand(problem, found, at, step):
+def _expand(problem: PassProblem, found: Answer, at: Model, step: Array) -> Answer:
     """Find the answer of the squared loss a step from 0, from that at 0."""
     W, r = problem.frame.W, problem.frame.r
     inner = step if W is None else np.append(W @ step[:r], step[r:])

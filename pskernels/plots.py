@@ -1,12 +1,16 @@
 """Plots; they need matplotlib: ``pip install pskernels[plot]``."""
 
 import math
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
 
 from pskernels._validation import check_option
-from pskernels.solvers.base import SolveResult
+from pskernels.solvers.base import Iteration, SolveResult
+
+Results: TypeAlias = SolveResult | Sequence[SolveResult] | dict[str, SolveResult]
 
 
-def plot_convergence(results, *, x="seconds", ax=None):
+def plot_convergence(results: Results, *, x: str = "seconds", ax: Any = None) -> Any:
     """Plot the certified gap of solves against time or iterations.
 
     Parameters
@@ -29,7 +33,7 @@ def plot_convergence(results, *, x="seconds", ax=None):
     return ax
 
 
-def get_axes(ax):
+def get_axes(ax: Any) -> Any:
     """Find the axes to draw on, those of a new figure by default."""
     if ax is not None:
         return ax
@@ -42,7 +46,7 @@ def get_axes(ax):
     return pyplot.subplots()[1]
 
 
-def draw_history(ax, history, x, **style):
+def draw_history(ax: Any, history: Iterable[Iteration], x: str, **style: Any) -> Any:
     """Draw the line of a history of iterations."""
     # a gap of 0 has no place on a logarithmic axis
     gaps = [line.dual_gap or math.nan for line in history]
@@ -52,7 +56,7 @@ def draw_history(ax, history, x, **style):
     return line
 
 
-def finish_convergence(ax, x, tol):
+def finish_convergence(ax: Any, x: str, tol: float) -> None:
     """Add what the axes of histories need."""
     ax.axhline(tol, color="0.6", linewidth=0.8, linestyle="--")
     ax.set_yscale("log")
@@ -62,18 +66,17 @@ def finish_convergence(ax, x, tol):
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False, fontsize="small")
 
 
-def _with_labels(results):
+def _with_labels(results: Results) -> dict[str, SolveResult]:
     if isinstance(results, SolveResult):
         results = [results]
-    named = isinstance(results, dict)
-    if not named and not isinstance(results, (list, tuple)):
+    if not isinstance(results, (dict, list, tuple)):
         raise TypeError(f"results must be SolveResult, got {type(results).__name__}")
-    for result in results.values() if named else results:
+    for result in results.values() if isinstance(results, dict) else results:
         if not isinstance(result, SolveResult):
             raise TypeError(f"results must be SolveResult, got {type(result).__name__}")
     if len(results) == 0:
         raise ValueError("results must have at least one SolveResult, got none")
-    if named:
+    if isinstance(results, dict):
         return results
     return {
         f"{number}: {result.solver}, alpha={result.alpha:g}": result

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pskernels._types import AnyArray, Array, MetricLike, PointsLike
 from pskernels._validation import check_real_array
 
 
@@ -18,9 +19,9 @@ class Metric:
         column is, the kernel does not see the feature.
     """
 
-    L: np.ndarray
+    L: Array
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         L = np.array(check_real_array(self.L, "metric"), np.float64, order="C")
         if L.ndim not in (1, 2) or 0 in L.shape:
             raise ValueError(
@@ -33,44 +34,46 @@ class Metric:
         L.flags.writeable = False
         object.__setattr__(self, "L", L)
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, Metric) and np.array_equal(self.L, other.L)
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash((self.L.shape, self.L.tobytes()))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         kind = "diagonal" if self.is_diagonal else f"rank {len(self.L)}"
         return f"Metric({kind}, {self.d} features)"
 
     @property
-    def is_diagonal(self):
+    def is_diagonal(self) -> bool:
         return self.L.ndim == 1
 
     @property
-    def d(self):
+    def d(self) -> int:
         """Features of x."""
-        return self.L.shape[-1]
+        found: int = self.L.shape[-1]
+        return found
 
     @property
-    def d_seen(self):
+    def d_seen(self) -> int:
         """Features of L·x."""
-        return self.L.shape[0]
+        found: int = self.L.shape[0]
+        return found
 
-    def apply(self, X):
+    def apply(self, X: AnyArray) -> Array:
         """Compute L·x of points, the rows of X."""
         return X * self.L if self.is_diagonal else X @ self.L.T
 
-    def pull_back(self, gradients):
+    def pull_back(self, gradients: Array) -> Array:
         """Turn gradients in L·x, along the last axis, into gradients in x."""
         return gradients * self.L if self.is_diagonal else gradients @ self.L
 
-    def weights(self):
+    def weights(self) -> Array:
         """Compute the diagonal of LᵀL: what a feature adds to squared distances."""
         return self.L**2 if self.is_diagonal else (self.L**2).sum(axis=0)
 
 
-def check_metric(metric, X, name):
+def check_metric(metric: Metric | None, X: PointsLike, name: str) -> None:
     """Check that a metric, if there is one, has as many features as points."""
     if metric is not None and metric.d != X.shape[1]:
         raise ValueError(
@@ -78,8 +81,8 @@ def check_metric(metric, X, name):
         )
 
 
-def get_metric(metric):
+def get_metric(metric: MetricLike | None) -> Metric | None:
     """Make a Metric of an array; None stays."""
     if metric is None or isinstance(metric, Metric):
         return metric
-    return Metric(metric)
+    return Metric(metric)  # type: ignore[arg-type]  # which checks it

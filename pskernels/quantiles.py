@@ -1,13 +1,21 @@
 """Joint quantile regression: several levels of one target at once."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
+from pskernels._types import AnyArray, Array
 from pskernels._validation import check_option, check_quantiles, check_real_array
 from pskernels.losses import Pinball
 from pskernels.outputs import quantile_matrix
 from pskernels.solvers import SolveResult, solve
+
+if TYPE_CHECKING:
+    from pskernels.features import FeaturesLike
+    from pskernels.solvers.base import StartLike
 
 # The coupling of "penalty", unless it is given.
 DEFAULT_GAMMA = 1.0
@@ -25,10 +33,10 @@ class QuantileResult(SolveResult):
         (r,) for one level only.  All others are as in `SolveResult`.
     """
 
-    quantiles: tuple
+    quantiles: tuple[float, ...]
     noncrossing: str
 
-    def predict(self, Z):
+    def predict(self, Z: "FeaturesLike") -> AnyArray:
         """Predict quantiles of new points.
 
         Parameters
@@ -43,7 +51,7 @@ class QuantileResult(SolveResult):
         """
         return self.finish(super().predict(Z))
 
-    def finish(self, predicted):
+    def finish(self, predicted: npt.ArrayLike) -> AnyArray:
         """Turn Z @ coef + intercept into what `predict` returns.
 
         For predictions that were computed elsewhere, such as those of
@@ -62,23 +70,23 @@ class QuantileResult(SolveResult):
 
 
 def solve_quantiles(
-    Z,
-    y,
+    Z: "FeaturesLike",
+    y: npt.ArrayLike,
     *,
-    quantiles,
-    alpha,
-    noncrossing="penalty",
-    gamma=None,
-    output_rank=None,
-    sample_weight=None,
-    fit_intercept=True,
-    solver="auto",
-    tol=1e-6,
-    max_iter=None,
-    start=None,
-    n_threads=None,
-    verbose=0,
-):
+    quantiles: Sequence[float],
+    alpha: float,
+    noncrossing: str = "penalty",
+    gamma: float | None = None,
+    output_rank: int | None = None,
+    sample_weight: npt.ArrayLike | None = None,
+    fit_intercept: bool = True,
+    solver: str = "auto",
+    tol: float = 1e-6,
+    max_iter: int | None = None,
+    start: "StartLike | None" = None,
+    n_threads: int | None = None,
+    verbose: int = 0,
+) -> QuantileResult:
     """Learn several quantiles of y at once.
 
     Parameters
@@ -162,7 +170,9 @@ def solve_quantiles(
     return QuantileResult(**vars(result), quantiles=quantiles, noncrossing=noncrossing)
 
 
-def get_coupling(quantiles, noncrossing, gamma=None):
+def get_coupling(
+    quantiles: Sequence[float], noncrossing: str, gamma: float | None = None
+) -> Array | None:
     """Make the output matrix of levels, or None; see `solve_quantiles`."""
     check_option(noncrossing, "noncrossing", ("penalty", "sort", "none"))
     if gamma is None and noncrossing == "penalty":
@@ -170,7 +180,7 @@ def get_coupling(quantiles, noncrossing, gamma=None):
     return None if gamma is None else quantile_matrix(quantiles, gamma)
 
 
-def rearrange(predicted):
+def rearrange(predicted: npt.ArrayLike) -> AnyArray:
     """Sort the quantiles of each point, so that they do not cross.
 
     Parameters

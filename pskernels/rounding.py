@@ -9,14 +9,20 @@ tolerance is reached, residuals are computed once more, as if in twice the digit
 """
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from pskernels._exact import two_product, two_sum
 from pskernels._products import EPS
+from pskernels._types import Array
 from pskernels.losses import Squared
-from pskernels.objective import BALANCED, norm
+from pskernels.objective import BALANCED, Certificate, Problem, norm
+
+if TYPE_CHECKING:
+    from pskernels.outputs import Outputs
+    from pskernels.sample import Sample
+    from pskernels.solvers.base import SolveResult
 
 # Relative errors of the weights, of norms and of the last division.
 OF_THE_REST = 1e-12
@@ -26,20 +32,26 @@ TINY = np.finfo(np.float64).tiny
 class Model(NamedTuple):
     """A model as solvers see it, and as it is returned."""
 
-    theta: np.ndarray
-    b: np.ndarray
-    coef: np.ndarray  # (r, d), for features and targets as they were given
-    intercept: np.ndarray  # (d,)
+    theta: Array
+    b: Array
+    coef: Array  # (r, d), for features and targets as they were given
+    intercept: Array  # (d,)
 
 
-def make_model(problem, theta, b):
+def make_model(problem: Problem, theta: Array, b: Array) -> Model:
     """Make the model of Θ and b, with the coefficients and intercept to return."""
     coef = problem.outputs.coef(theta)
     moved = problem.features.moved(coef)
     return Model(theta, b, coef, b + problem.shift - moved)
 
 
-def bound_rounding(sample, alpha, model, certificate, exact=False):
+def bound_rounding(
+    sample: "Sample",
+    alpha: float,
+    model: Model,
+    certificate: Certificate,
+    exact: bool = False,
+) -> float:
     """Bound what rounding may hide of the gap of a model.
 
     Parameters
@@ -60,7 +72,13 @@ def bound_rounding(sample, alpha, model, certificate, exact=False):
         return _bound_rounding(sample, alpha, model, certificate, exact)
 
 
-def _bound_rounding(sample, alpha, model, certificate, exact):
+def _bound_rounding(
+    sample: "Sample",
+    alpha: float,
+    model: Model,
+    certificate: Certificate,
+    exact: bool,
+) -> float:
     """Add up the bounds of losses, of the balance and of the pull."""
     problem = sample.problem
     features, outputs = problem.features, problem.outputs
@@ -82,16 +100,18 @@ def _bound_rounding(sample, alpha, model, certificate, exact):
     if exact:
         of_sums = of_sums**2 + 2 * EPS  # flows themselves are rounded
     of_pull = taken + of_sums + outputs.d * EPS
-    error = of_pull * norm(features.largest) + features.row_rounding
-    error *= norm(outputs.pulled_sizes(size))
-    error += EPS * ((4 + outputs.coef_error) * alpha * norm(model.theta) + 4 * gradient)
-    hidden += error * (gradient + error / 2) / alpha
+    wrong = of_pull * norm(features.largest) + features.row_rounding
+    wrong *= norm(outputs.pulled_sizes(size))
+    wrong += EPS * ((4 + outputs.coef_error) * alpha * norm(model.theta) + 4 * gradient)
+    hidden += wrong * (gradient + wrong / 2) / alpha
     hidden += (problem.sum_error + OF_THE_REST) * certificate.gap
     more = _relative_to_less(problem, model, certificate) - 1
     return hidden + (hidden + certificate.gap) * more
 
 
-def _relative_to_less(problem, model, certificate):
+def _relative_to_less(
+    problem: Problem, model: Model, certificate: Certificate
+) -> float:
     """Bound by what factor a gap is larger relative to the objective before rounding.
 
     That of features which are stored in fewer digits: it may be less than the one that
@@ -106,12 +126,13 @@ def _relative_to_less(problem, model, certificate):
     return certificate.objective / least if least > 0 else math.inf
 
 
-def _error_of_storage(problem, model):
+def _error_of_storage(problem: Problem, model: Model) -> Array:
     """Bound what storage may change in predictions, for each output."""
-    return problem.features.row_rounding * np.linalg.norm(model.coef, axis=0)
+    found: Array = problem.features.row_rounding * np.linalg.norm(model.coef, axis=0)
+    return found
 
 
-def _error_of_predictions(sample, model, exact):
+def _error_of_predictions(sample: "Sample", model: Model, exact: bool) -> Array:
     """Bound by how much predictions may be wrong, for each output."""
     problem = sample.problem
     features, outputs = problem.features, problem.outputs
@@ -122,12 +143,18 @@ def _error_of_predictions(sample, model, exact):
         inner = inner_intercept(problem, model)[0]
         # b - y alone, without features, is exact in two numbers
         sum_of_sizes = sizes + np.abs(inner) + sample.farthest_targets()
-        return np.sign(sizes) * rounding**2 * sum_of_sizes + sample.drift + stored
+        found: Array = (
+            np.sign(sizes) * rounding**2 * sum_of_sizes + sample.drift + stored
+        )
+        return found
     moved = inner_intercept(problem, model, problem.shift, model.b)[0]
-    return rounding * sizes + np.abs(moved) + sample.drift + stored
+    found = rounding * sizes + np.abs(moved) + sample.drift + stored
+    return found
 
 
-def _hidden_by_squares(problem, certificate, error):
+def _hidden_by_squares(
+    problem: Problem, certificate: Certificate, error: Array
+) -> tuple[float, float, Array, float]:
     """Find (hidden, price, size, share) of the squared loss, with no pass over points.
 
     If e is wrong by δ, at most EPS·(|y| + |e|) + error, the gap is (e - ζ)·δ + δ²/2
@@ -144,7 +171,15 @@ def _hidden_by_squares(problem, certificate, error):
     return hidden, 0.0, np.full(len(error), size), BALANCED
 
 
-def bound_rotation(outputs, coef, rotated, mean, largest, result, whole):
+def bound_rotation(
+    outputs: "Outputs",
+    coef: Array,
+    rotated: Array,
+    mean: Array,
+    largest: Array,
+    result: "SolveResult",
+    whole: float,
+) -> float:
     """Bound what rotating outputs to directions and back may hide, of squared losses.
 
     Targets, coefficients and the intercept are rounded on the way, and so is ζ: by δ at
@@ -174,7 +209,7 @@ def bound_rotation(outputs, coef, rotated, mean, largest, result, whole):
     return delta**2 + error * (gradient + error / 2) / result.alpha
 
 
-def inner_intercept(problem, model, *less):
+def inner_intercept(problem: Problem, model: Model, *less: Array) -> Array:
     """Find the returned intercept at the features' origin, less some arrays, exactly.
 
     Returns an array (2, d): numbers, and what they have no room for.

@@ -11,36 +11,44 @@ Arrays: Θ is (k, r), b is (d,), and what points have is (d, n).
 
 import math
 import operator
+from collections.abc import Callable, Iterable
 from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pskernels._products import EPS, RunningSum, symmetric
 from pskernels._roots import find_root
 from pskernels._threads import cached_property
-from pskernels.objective import BALANCED, Certificate, unbalanced
+from pskernels._types import Array, Indices, Mask
+from pskernels.objective import BALANCED, Certificate, Part, Problem, unbalanced
+
+if TYPE_CHECKING:
+    from pskernels.outputs import Outputs
 
 MAX_BALANCING = 30
 
 
-def _every(action):
+def _every(action: str) -> Callable[..., None]:
     """Make a method by which every block does something."""
 
-    def method(self, *arguments, **options):
+    def method(self: "Sample", *arguments: Any, **options: Any) -> None:
         for block in self.blocks:
             getattr(block, action)(*arguments, **options)
 
     return method
 
 
-def _add_parts(totals, parts):
+def _add_parts(totals: Iterable[Any], parts: Iterable[Any]) -> list[Any]:
     return [total + part for total, part in zip(totals, parts, strict=True)]
 
 
-def _total(answer, add=operator.add):
+def _total(
+    answer: str, add: Callable[[Any, Any], Any] = operator.add
+) -> Callable[..., Any]:
     """Make a method that adds up what the blocks answer, in their order."""
 
-    def method(self, *arguments):
+    def method(self: "Sample", *arguments: Any) -> Any:
         blocks = self.blocks
         total = getattr(blocks[0], answer)(*arguments)
         for block in blocks[1:]:
@@ -66,7 +74,7 @@ class Sample:
         Whether residuals and sums are computed as if in twice the digits.
     """
 
-    def __init__(self, problem):
+    def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.drift = np.zeros(problem.outputs.d)
         self.exact = False
@@ -108,13 +116,13 @@ class Sample:
     _n_curved = _total("n_curved")
     _mean_gram = _total("mean_gram", _add_parts)
 
-    def place(self, theta, b):
+    def place(self, theta: Array, b: Array) -> None:
         """Compute residuals from Θ and b themselves."""
         self._place(theta, b)
         self.drift = np.zeros(len(b))
         self.exact = False
 
-    def place_exactly(self, coef, intercept):
+    def place_exactly(self, coef: Array, intercept: Array) -> None:
         """Compute residuals of a model as it is returned, without rounding on the way.
 
         From then on sums over points are computed as if in twice the digits, too.
@@ -123,39 +131,46 @@ class Sample:
         self.drift = np.zeros(coef.shape[1])
         self.exact = True
 
-    def move_intercept(self, change):
+    def move_intercept(self, change: Array) -> None:
         """Change b, and residuals with it, which keep the rounding of before."""
         self._move_intercept(change)
         self.drift += EPS * np.abs(change)
 
-    def set_step(self, theta_step, b_step):
+    def set_step(self, theta_step: Array, b_step: Array) -> float:
         """Set the step to search along; return the largest change of a residual."""
         return max(block.set_step(theta_step, b_step) for block in self.blocks)
 
-    def set_zeta(self, zeta):
+    def set_zeta(self, zeta: Array) -> None:
         """Take ζ (d, n) from elsewhere, made to fit the domain of the loss."""
         ends = np.cumsum([block.n for block in self.blocks])[:-1]
         for block, part in zip(self.blocks, np.split(zeta, ends, axis=1), strict=True):
             block.set_zeta(part)
 
-    def zeta_of_outputs(self):
+    def zeta_of_outputs(self) -> Array:
         """Collect ζ of shape (n, d), with respect to predictions."""
         parts = [block.zeta_of_outputs() for block in self.blocks]
         return (parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)).T
 
-    def farthest_targets(self):
+    def farthest_targets(self) -> Array:
         """Find the largest |y| of each output."""
-        return np.max([np.abs(block.targets).max(axis=1) for block in self.blocks], 0)
+        found: Array = np.max(
+            [np.abs(block.targets).max(axis=1) for block in self.blocks], 0
+        )
+        return found
 
-    def has_curvature(self):
+    def has_curvature(self) -> Mask:
         """Tell whether any point has a curvature, for each of the losses."""
-        return np.any([block.curvature.any(axis=1) for block in self.blocks], axis=0)
+        found: Mask = np.any(
+            [block.curvature.any(axis=1) for block in self.blocks], axis=0
+        )
+        return found
 
-    def value(self):
+    def value(self) -> float:
         """Compute the mean loss."""
-        return self._fenchel_young()[0]
+        found: float = self._fenchel_young()[0]
+        return found
 
-    def certify(self, theta, alpha, anew=True):
+    def certify(self, theta: Array, alpha: float, anew: bool = True) -> Certificate:
         """Certify Θ, from its residuals and ζ.
 
         With an intercept, ζ is made feasible in place.  Unless `anew`, the pull is that
@@ -173,7 +188,9 @@ class Sample:
         pulled = self._pull_exactly() if self.exact else self._pull(anew)
         return Certificate.of(theta, alpha, pulled, value, excess)
 
-    def certify_squares(self, theta, alpha, pulled=None):
+    def certify_squares(
+        self, theta: Array, alpha: float, pulled: Array | None = None
+    ) -> Certificate:
         """Do `certify` for the squared loss at ζ = e, which leaves no excess.
 
         The pull may be known already.
@@ -181,21 +198,21 @@ class Sample:
         pulled = self._pull(True) if pulled is None else pulled
         return Certificate.of(theta, alpha, pulled, self._half_squares(), 0.0)
 
-    def flow_sums(self):
+    def flow_sums(self) -> Array:
         """Add up ω ζ and |ω ζ|, with respect to predictions, of each output: (2, d)."""
-        sums = self._flow_sums()
+        sums: Array = self._flow_sums()
         if self.exact:
             for j in range(len(sums[0])):
-                flows = (block.flow[j].tolist() for block in self.blocks)
+                flows = (block.known_flow[j].tolist() for block in self.blocks)
                 sums[0, j] = math.fsum(chain.from_iterable(flows))
         return sums
 
-    def gradient(self, theta, alpha):
+    def gradient(self, theta: Array, alpha: float) -> tuple[Array, Array]:
         """Compute the gradient of losses and penalty in Θ, and in b, which has none."""
         total, _ = self.flow_sums()
         return self._pull(True) + alpha * theta, total
 
-    def changed_rows(self, most):
+    def changed_rows(self, most: int) -> tuple[Array, Array] | None:
         """Find (rows, weights): what has changed of a sum over points since `grams`.
 
         For one output.  Rows (c, r) of `features.inner`, bordered if there is an
@@ -211,15 +228,16 @@ class Sample:
             most -= len(weights[-1])
         return np.concatenate(rows), np.concatenate(weights)
 
-    def mean_gram(self, n_rows=None):
+    def mean_gram(self, n_rows: int | None = None) -> tuple[Array, float]:
         """Compute (bordered Gram matrix, Σ h), h a point's mean curvature over outputs.
 
         From about so many points, which stand for all of them.
         """
         share = 1.0 if n_rows is None else min(1.0, n_rows / self._n_curved())
-        return self._mean_gram(share)
+        found: tuple[Array, float] = self._mean_gram(share)
+        return found
 
-    def balance(self, mu):
+    def balance(self, mu: float) -> Array:
         """Move b to where Σ ω ζ = 0, and the envelope is least; return the change."""
         if self.problem.radial:
             return self._balance_jointly(mu)
@@ -228,7 +246,7 @@ class Sample:
         self.move_intercept(change)
         return change
 
-    def _find_balance(self, j, mu):
+    def _find_balance(self, j: int, mu: float) -> float:
         problem = self.problem
         tolerance = BALANCED * problem.zeta_scale
         return find_root(
@@ -238,7 +256,7 @@ class Sample:
             accept=lambda t, value, slope: abs(value) <= tolerance,
         )
 
-    def _balance_jointly(self, mu):
+    def _balance_jointly(self, mu: float) -> Array:
         """Balance by Newton's method in b, for a loss of the norm over outputs."""
         problem = self.problem
         change, no_step = np.zeros(problem.outputs.d), problem.null_theta
@@ -253,11 +271,17 @@ class Sample:
                 direction = -total
             self.set_step(no_step, direction)
             goal = 0.1 * -(total @ direction)
+
+            def accept(
+                t: float, value: float, slope: float, goal: float = goal
+            ) -> bool:
+                return abs(value) <= goal
+
             t = find_root(
                 lambda t: self.slope(mu, t),
                 start=1.0,
                 width=1.0,
-                accept=lambda t, value, slope, goal=goal: abs(value) <= goal,
+                accept=accept,
                 low=0.0,
             )
             if t == 0:
@@ -278,36 +302,36 @@ class Block:
     fit_intercept : bool
     """
 
-    def __init__(self, part, outputs, fit_intercept):
+    def __init__(self, part: Part, outputs: "Outputs", fit_intercept: bool) -> None:
         self.features, self.points, self.targets = features, points, _ = part
         self.outputs = outputs
         self.fit_intercept = fit_intercept
         self.n = features.n
         self.e = np.empty_like(points.y)
         self.zeta = np.empty_like(points.y)
-        self.shift = None  # the multipliers
-        self.best_zeta = None
-        self.flow = None
-        self._weights = None  # of Gram matrices
+        self.shift: Array | None = None  # the multipliers
+        self.best_zeta: Array | None = None
+        self.flow: Array | None = None
+        self._weights: Array | None = None  # of Gram matrices
         self._pulled = RunningSum(lambda flow: outputs.pull(features, flow))
         self._grams = [RunningSum(self._gram) for _ in points.losses]
 
     @cached_property
-    def step(self):
+    def step(self) -> Array:
         return np.empty_like(self.e)
 
     @cached_property
-    def curvature(self):
+    def curvature(self) -> Array:
         return self.points.make_curvature()
 
     # ---- where the model is ----
 
-    def place(self, theta, b):
+    def place(self, theta: Array, b: Array) -> None:
         """Compute residuals from Θ and b themselves."""
         u = self.outputs.predictions(self.features, theta, self.e)
         self.points.residuals(u, b)
 
-    def place_exactly(self, coef, intercept):
+    def place_exactly(self, coef: Array, intercept: Array) -> None:
         """Compute residuals of a model as it is returned, without rounding on the way.
 
         The intercept (2, d) is in numbers, and what they have no room for.
@@ -318,12 +342,12 @@ class Block:
             self.e[j] = self.features.exact_residuals(v, pair, self.targets[j])
         self.points.steps(self.e)
 
-    def move_intercept(self, change):
+    def move_intercept(self, change: Array) -> None:
         """Change b, and residuals with it."""
         if change.any():
             self.e += self.points.sign * change[:, None]
 
-    def set_step(self, theta_step, b_step):
+    def set_step(self, theta_step: Array, b_step: Array) -> float:
         """Set the step to search along; return the largest change of a residual."""
         if theta_step.any():
             self.outputs.predictions(self.features, theta_step, self.step)
@@ -331,17 +355,18 @@ class Block:
         else:
             self.step[:] = b_step[:, None]
         self.points.steps(self.step)
-        return max(self.step.max(), -self.step.min())
+        found: float = max(self.step.max(), -self.step.min())
+        return found
 
-    def slope(self, mu, t):
+    def slope(self, mu: float, t: float) -> Array:
         """Compute d/dt and d²/dt² of the envelopes of the losses, t steps ahead."""
         return self.points.slope(self.e, self.step, self.shift, mu, t)
 
-    def advance(self, t):
+    def advance(self, t: float) -> None:
         """Go t steps ahead."""
         self.e += t * self.step
 
-    def slope_of_intercept(self, j, mu, t):
+    def slope_of_intercept(self, j: int, mu: float, t: float) -> Array:
         """Compute `slope` where b of output j alone moves, by t."""
         points, e, shift = self.points, self.e, self.shift
         if len(e) > 1:
@@ -351,92 +376,102 @@ class Block:
 
     # ---- derivatives ----
 
-    def differentiate(self, mu):
+    def differentiate(self, mu: float) -> Indices:
         """Compute ζ and curvatures of the envelope; return how many are not 0."""
         self._weights = None
         return self.points.smooth_derivatives(
             self.e, self.shift, mu, self.zeta, self.curvature
         )
 
-    def take_residuals(self, copy=False):
+    def take_residuals(self, copy: bool = False) -> None:
         """Let ζ be e, for the squared loss."""
         self.zeta = self.e.copy() if copy else self.e
 
-    def hold_multipliers(self):
+    def hold_multipliers(self) -> None:
         """Let ζ be the multipliers from now on."""
         if self.shift is None:
             self.shift = np.empty_like(self.zeta)
         np.copyto(self.shift, self.zeta)
 
-    def drop_multipliers(self):
+    def drop_multipliers(self) -> None:
         self.shift = None
 
-    def set_zeta(self, zeta):
+    def set_zeta(self, zeta: Array) -> None:
         self.zeta = self.points.into_domain(self.points.sign * zeta)
 
-    def keep_zeta(self):
+    def keep_zeta(self) -> None:
         """Remember ζ as the best one."""
         if self.best_zeta is None:
             self.best_zeta = np.empty_like(self.zeta)
         np.copyto(self.best_zeta, self.zeta)
 
-    def recall_zeta(self):
+    def recall_zeta(self) -> None:
+        assert self.best_zeta is not None
         self.zeta, self.best_zeta = self.best_zeta, None
 
-    def zeta_of_outputs(self):
+    def zeta_of_outputs(self) -> Array:
         return self.points.steps(self.zeta.copy())  # ±1 is its own inverse
 
     # ---- sums ----
 
-    def compute_flow(self):
+    def compute_flow(self) -> Array:
         """Add up ω ζ and |ω ζ|, with respect to predictions, of each output: (2, d)."""
         self.flow, sums = self.points.flow(self.zeta, self.flow)
         return sums
 
-    def shrink(self, j, sign, factor):
-        """Shrink the ζ of output j on one side, and the flow with it."""
-        heavy = sign * self.flow[j] > 0
-        self.zeta[j, heavy] *= factor
-        self.flow[j, heavy] *= factor
+    @property
+    def known_flow(self) -> Array:
+        """The flow, after `compute_flow`."""
+        assert self.flow is not None
+        return self.flow
 
-    def pull(self, anew):
+    def shrink(self, j: int, sign: float, factor: float) -> None:
+        """Shrink the ζ of output j on one side, and the flow with it."""
+        flow = self.known_flow
+        heavy = sign * flow[j] > 0
+        self.zeta[j, heavy] *= factor
+        flow[j, heavy] *= factor
+
+    def pull(self, anew: bool) -> Array:
         """Compute Bᵀ Σ_i flow_i z_iᵀ."""
         if anew:
-            return self.outputs.pull(self.features, self.flow)
-        pulled = self._pulled(self.flow)
+            return self.outputs.pull(self.features, self.known_flow)
+        pulled = self._pulled(self.known_flow)
         self.flow = None  # it is kept there
         return pulled
 
-    def pull_exactly(self):
-        return self.outputs.pull_exactly(self.features, self.flow)
+    def pull_exactly(self) -> Array:
+        return self.outputs.pull_exactly(self.features, self.known_flow)
 
-    def fenchel_young(self):
+    def fenchel_young(self) -> Array:
         return self.points.fenchel_young(self.e, self.zeta)
 
-    def half_squares(self):
-        return self.flow.reshape(-1) @ self.e.reshape(-1) / 2
+    def half_squares(self) -> float:
+        square: Any = self.known_flow.reshape(-1) @ self.e.reshape(-1)
+        half: float = square / 2
+        return half
 
-    def rounding(self, error, exact):
+    def rounding(self, error: Array, exact: bool) -> Array:
         """Bound what rounding hides of losses, sum ω|e·ζ|: `WeightedLoss.rounding`."""
         return self.points.rounding(self.e, self.zeta, error, exact)
 
     # ---- Hessians ----
 
-    def zeta_total(self):
+    def zeta_total(self) -> Array:
         return self.zeta @ self.points.weight
 
-    def hessian_of_intercepts(self):
+    def hessian_of_intercepts(self) -> Array:
         across, along = self.curvature
-        hessian = (self.zeta * along) @ self.zeta.T
+        hessian: Array = (self.zeta * along) @ self.zeta.T
         hessian[np.diag_indices_from(hessian)] += across.sum()
         return hessian
 
-    def restart(self):
+    def restart(self) -> None:
         """Let sums begin as if for the first time, to the last bit."""
         for sums in (self._pulled, *self._grams):
             sums.restart()
 
-    def _with_weights(self):
+    def _with_weights(self) -> Iterable[tuple[RunningSum, Array]]:
         """Pair sums of Gram matrices with the weights they are to have.
 
         The curvature of a piecewise loss is its weight divided by the radius of its
@@ -451,18 +486,18 @@ class Block:
             )
         return zip(self._grams, self._weights, strict=True)
 
-    def n_to_add(self):
+    def n_to_add(self) -> int:
         """Count the points, of all outputs, that the next `grams` would sum."""
         return sum(gram.n_to_add(h) for gram, h in self._with_weights())
 
-    def grams(self):
+    def grams(self) -> list[Array]:
         """List bordered Gram matrices of `features.inner`: of h for each output.
 
         Upper triangles, in whose coordinates solvers have their systems.
         """
         return [gram(h) for gram, h in self._with_weights()]
 
-    def changed_rows(self, most):
+    def changed_rows(self, most: int) -> tuple[Array, Array] | None:
         """Find `Sample.changed_rows` of these points."""
         ((gram, h),) = self._with_weights()
         change = gram.change(h)
@@ -472,14 +507,14 @@ class Block:
         rows = self.features.inner.rows(changed, bordered=self.fit_intercept)
         return rows, change[changed]
 
-    def gram_of_weights(self):
+    def gram_of_weights(self) -> Array:
         """Form the Gram matrix of `features.inner` by weights, of the squared loss."""
         return self._gram(self.points.weight)
 
-    def _gram(self, h):
+    def _gram(self, h: Array) -> Array:
         return self.features.inner.gram(h, bordered=self.fit_intercept)
 
-    def norm_hessian(self, outputs):
+    def norm_hessian(self, outputs: "Outputs") -> Array:
         """Form the Hessian without alpha, of a loss of the norm: the upper triangle."""
         inner, zeta = self.features.inner, self.zeta
         r, k, d = inner.r, outputs.k, outputs.d
@@ -502,7 +537,9 @@ class Block:
             H[k * r :, k * r :] = self.hessian_of_intercepts()
         return H
 
-    def hessian_product(self, outputs, theta, b):
+    def hessian_product(
+        self, outputs: "Outputs", theta: Array, b: Array
+    ) -> tuple[Array, Array]:
         """Compute (pull, sums): the Hessian of the losses times a step of Θ and b."""
         du = outputs.predictions(self.features, theta)
         if self.fit_intercept:
@@ -515,29 +552,31 @@ class Block:
             du *= self.curvature
         return outputs.pull(self.features, du), du.sum(axis=1)
 
-    def bordered_product(self, v):
+    def bordered_product(self, v: Array) -> Array:
         """Compute the same for one output, in one pass: [Z 1]ᵀ·diag(h)·[Z 1]·v."""
         return self.features.bordered_gram_dot(self.curvature[0], v)
 
     @property
-    def _mean_curvature(self):
+    def _mean_curvature(self) -> Array:
         """The trace of the Hessian of every point, divided by d."""
         if not self.points.radial:
-            return self.curvature.mean(axis=0)
+            found: Array = self.curvature.mean(axis=0)
+            return found
         across, along = self.curvature
         squares = np.einsum("jn,jn->n", self.zeta, self.zeta)
         mean = across + along * (squares / len(self.zeta))
-        return np.maximum(mean, 0.0)  # it is not negative, but for rounding
+        found = np.maximum(mean, 0.0)  # it is not negative, but for rounding
+        return found
 
     @cached_property
-    def _rank(self):
+    def _rank(self) -> Array:
         """An order of the points, in which the first ones stand for all."""
         return np.random.default_rng(0).random(self.n)
 
-    def n_curved(self):
-        return np.count_nonzero(self._mean_curvature)
+    def n_curved(self) -> int:
+        return int(np.count_nonzero(self._mean_curvature))
 
-    def mean_gram(self, share):
+    def mean_gram(self, share: float) -> tuple[Array, float]:
         """Find (Gram matrix, Σ h) of the mean curvatures of a share of the points."""
         h = self._mean_curvature
         if share < 1:

@@ -11,10 +11,15 @@ is left of it, however the process ends.
 import os
 import shutil
 import tempfile
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pskernels._types import Array, Dtype
 from pskernels.kernels import CallableKernel
+
+if TYPE_CHECKING:
+    from pskernels.feature_map import ChunkFeatures
 
 # Passes over all points that a fit takes, about, of smooth losses and of others: gaps
 # of 1e-3 take 2 to 6, smaller ones more (`python bench/scaling.py passes`).
@@ -50,20 +55,21 @@ class Scratch:
     file : file object
     """
 
-    def __init__(self, width, dtype):
+    def __init__(self, width: int, dtype: Dtype) -> None:
         self.file = tempfile.TemporaryFile(buffering=0)
         self.width, self.dtype = width, np.dtype(dtype)
-        self._written = set()
+        self._written: set[tuple[int, int]] = set()
 
-    def __contains__(self, rows):
+    def __contains__(self, rows: slice) -> bool:
         return (rows.start, rows.stop) in self._written
 
-    def _place(self, rows):
-        return rows.start * self.width * self.dtype.itemsize
+    def _place(self, rows: slice) -> int:
+        found: int = rows.start * self.width * self.dtype.itemsize
+        return found
 
-    def write(self, rows, numbers):
+    def write(self, rows: slice, numbers: Array) -> bool:
         """Write the numbers of some rows; return whether the disk took them."""
-        data, place = memoryview(numbers).cast("B"), self._place(rows)
+        data, place = memoryview(numbers.data).cast("B"), self._place(rows)
         try:
             while data:
                 count = os.pwrite(self.file.fileno(), data, place)
@@ -73,10 +79,10 @@ class Scratch:
         self._written.add((rows.start, rows.stop))
         return True
 
-    def read(self, rows):
+    def read(self, rows: slice) -> Array:
         """Read the numbers of some rows, which were written together."""
         out = np.empty((rows.stop - rows.start, self.width), self.dtype)
-        data, place = memoryview(out).cast("B"), self._place(rows)
+        data, place = memoryview(out.data).cast("B"), self._place(rows)
         while data:
             count = os.preadv(self.file.fileno(), [data], place)
             if count == 0:
@@ -84,12 +90,14 @@ class Scratch:
             data, place = data[count:], place + count
         return out
 
-    def close(self):
+    def close(self) -> None:
         """Remove the file."""
         self.file.close()
 
 
-def choose_storage(features_of, n, is_smooth, may_round):
+def choose_storage(
+    features_of: "ChunkFeatures", n: int, is_smooth: bool, may_round: bool
+) -> "tuple[ChunkFeatures, Scratch | None]":
     """Choose what costs the least: features computed in every pass, kept, or rounded.
 
     Parameters
@@ -107,7 +115,8 @@ def choose_storage(features_of, n, is_smooth, may_round):
     (ChunkFeatures, Scratch or None)
     """
     n_passes = SMOOTH_PASSES if is_smooth else EXPECTED_PASSES
-    best = n_passes * _seconds(features_of), features_of, None
+    least = n_passes * _seconds(features_of)
+    best: tuple[float, ChunkFeatures, int | None] = least, features_of, None
     candidates = [features_of]
     if may_round and features_of.can_be_rounded:
         candidates.append(features_of.rounded())
@@ -117,11 +126,11 @@ def choose_storage(features_of, n, is_smooth, may_round):
         if cost < best[0]:
             best = cost, one, n_bytes
     # the room for a file must not decide on rounding, or on any bit of the result
-    _, chosen, n_bytes = best
-    return chosen, None if n_bytes is None else _open(chosen, n * n_bytes)
+    _, chosen, kept = best
+    return chosen, None if kept is None else _open(chosen, n * kept)
 
 
-def _open(features_of, n_bytes):
+def _open(features_of: "ChunkFeatures", n_bytes: int) -> Scratch | None:
     """Open a file for so many bytes; None if there is no room, or no folder for it."""
     try:
         if _has_space(n_bytes):
@@ -131,7 +140,7 @@ def _open(features_of, n_bytes):
     return None
 
 
-def _seconds(features_of):
+def _seconds(features_of: "ChunkFeatures") -> float:
     """Estimate what it takes to compute the features of a row."""
     feature_map = features_of.feature_map
     m, d = len(feature_map.sketch_.indices), feature_map.n_features_in_
@@ -144,7 +153,7 @@ def _seconds(features_of):
     return seconds / 2 if feature_map.feature_dtype == np.float32 else seconds
 
 
-def _has_space(n_bytes):
+def _has_space(n_bytes: int) -> bool:
     """Tell whether the disk of temporary files has room, and is a disk."""
     folder = tempfile.gettempdir()
     if not hasattr(os, "preadv") or _file_system(folder) in IN_MEMORY:
@@ -152,9 +161,10 @@ def _has_space(n_bytes):
     return n_bytes <= SPARE * shutil.disk_usage(folder).free
 
 
-def _file_system(folder):
+def _file_system(folder: str) -> str | None:
     """Find the type of the file system of a folder; None where that is not known."""
-    folder, found = os.path.realpath(folder), ("", None)
+    folder = os.path.realpath(folder)
+    found: tuple[str, str | None] = ("", None)
     try:
         with open("/proc/mounts") as mounts:
             for line in mounts:

@@ -8,15 +8,18 @@ gives a `Sketch`, the matrix itself, always in the form S = S_SG · S_SS:
 Only the points in ``indices``, the *landmarks*, ever enter a kernel.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from pskernels import _sketch
 from pskernels._random import make_generator, philox_key
 from pskernels._threads import cached_property, resolve_n_threads, threads_for
+from pskernels._types import Array, Indices, RandomState, SketchLike, Weights
 from pskernels._validation import (
     check_int,
     check_option,
@@ -47,7 +50,7 @@ MAX_POINTS = 2**38
 DEFAULT_ROW_ENTRIES = 20
 
 
-def _signs(generator, size):
+def _signs(generator: np.random.Generator, size: int) -> Array:
     return 2.0 * generator.integers(0, 2, size=size, dtype=np.int8) - 1.0
 
 
@@ -67,12 +70,12 @@ class Sketch:
         The factor that makes E[SᵀS] = I; 1 by default, for weights that have it.
     """
 
-    shape: tuple
-    indices: np.ndarray
-    weights: np.ndarray
+    shape: tuple[int, int]
+    indices: Indices
+    weights: Weights
     scale: float = 1.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         s, n = shape = _check_shape(self.shape)
         indices = _check_landmarks(self.indices, n)
         weights = _check_weights(self.weights)
@@ -90,14 +93,14 @@ class Sketch:
     __array_ufunc__ = None
 
     @cached_property
-    def T(self):  # noqa: N802 - the name NumPy users expect
+    def T(self) -> "_TransposedSketch":  # noqa: N802 - the name NumPy users expect
         return _TransposedSketch(self)
 
     @property
-    def is_dense(self):
+    def is_dense(self) -> bool:
         return isinstance(self.weights, np.ndarray)
 
-    def __matmul__(self, A):
+    def __matmul__(self, A: Any) -> Any:
         """Compute S · A, from the rows of A at the landmarks."""
         A = A if sp.issparse(A) else check_real_array(A, "A")
         s, n = self.shape
@@ -108,18 +111,18 @@ class Sketch:
             _product_dtype(A), copy=False
         )
 
-    def scaled_weights(self, dtype=np.float64):
+    def scaled_weights(self, dtype: npt.DTypeLike = np.float64) -> Any:
         """Compute scale · weights, in float32 if `dtype` is float32, else float64."""
         dtype = np.float32 if dtype == np.float32 else np.float64
         return (self.scale * self.checked_weights()).astype(dtype, copy=False)
 
-    def checked_weights(self):
+    def checked_weights(self) -> Any:
         """Check S_SG, whose arrays may have been changed since the sketch was made."""
         if not self.is_dense:
             check_sparse(self.weights, "weights")
         return self.weights
 
-    def take_rows(self, start, end):
+    def take_rows(self, start: int, end: int) -> "Sketch":
         """Take rows [start, end) as a sketch of their own, without null columns."""
         rows = self.checked_weights()[start:end]
         kept = np.flatnonzero((rows != 0).sum(axis=0))
@@ -127,20 +130,20 @@ class Sketch:
             (end - start, self.shape[1]), self.indices[kept], rows[:, kept], self.scale
         )
 
-    def to_scipy(self):
+    def to_scipy(self) -> sp.csc_array[Any]:
         """Convert S to a scipy.sparse.csc_array of shape (s, n)."""
         weights = sp.coo_array(self.scaled_weights())
         columns = self.indices[weights.col]
         return sp.csc_array((weights.data, (weights.row, columns)), shape=self.shape)
 
-    def to_dense(self):
+    def to_dense(self) -> Array:
         """Convert S to an ndarray of shape (s, n)."""
         dense = np.zeros(self.shape)
         weights = self.scaled_weights()
         dense[:, self.indices] = weights if self.is_dense else weights.toarray()
         return dense
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         form = "dense" if self.is_dense else "sparse"
         s, n = self.shape
         return f"<Sketch {s} x {n}, {len(self.indices)} landmarks, {form} weights>"
@@ -155,10 +158,10 @@ class _TransposedSketch:
     __array_ufunc__ = None
 
     @property
-    def shape(self):
+    def shape(self) -> tuple[int, int]:
         return self.T.shape[::-1]
 
-    def __matmul__(self, A):
+    def __matmul__(self, A: npt.ArrayLike) -> Array:
         """Compute Sᵀ · A: rows outside the landmarks are 0."""
         A = check_real_array(A, "A")
         s, n = self.T.shape
@@ -168,18 +171,20 @@ class _TransposedSketch:
         product[self.T.indices] = self.T.scaled_weights(A.dtype).T @ A
         return product
 
-    def __rmatmul__(self, A):
-        return (self.T @ check_real_array(A, "A").T).T
+    def __rmatmul__(self, A: npt.ArrayLike) -> Array:
+        found: Array = (self.T @ check_real_array(A, "A").T).T
+        return found
 
 
-def _check_shape(shape):
+def _check_shape(shape: object) -> tuple[int, int]:
     """Check (s, n), both positive."""
     if not isinstance(shape, tuple) or len(shape) != 2:
         raise TypeError(f"shape must be a tuple (s, n), got {shape!r}")
-    return tuple(check_int(size, "shape", minimum=1) for size in shape)
+    s, n = (check_int(size, "shape", minimum=1) for size in shape)
+    return s, n
 
 
-def _check_landmarks(indices, n):
+def _check_landmarks(indices: object, n: int) -> Indices:
     """Check increasing numbers of points, int64."""
     indices = check_real_array(indices, "indices")
     if indices.ndim != 1 or (indices.dtype.kind not in "iu" and len(indices)):
@@ -195,26 +200,27 @@ def _check_landmarks(indices, n):
     return indices.astype(np.int64, copy=False)
 
 
-def _check_weights(weights):
+def _check_weights(weights: Any) -> Weights:
     """Check S_SG, CSC or dense, of finite float64."""
+    found: Weights
     if sp.issparse(weights):
-        weights = sp.csc_array(check_sparse(weights, "weights"), dtype=np.float64)
-        values = weights.data
+        found = sp.csc_array(check_sparse(weights, "weights"), dtype=np.float64)
+        values: Array = found.data
     else:
-        weights = check_real_array(weights, "weights").astype(np.float64, copy=False)
-        values = weights
-    if weights.ndim != 2 or not np.isfinite(values).all():
+        found = check_real_array(weights, "weights").astype(np.float64, copy=False)
+        values = found
+    if found.ndim != 2 or not np.isfinite(values).all():
         raise ValueError(
-            f"weights must be a matrix of finite numbers, got shape {weights.shape}"
+            f"weights must be a matrix of finite numbers, got shape {found.shape}"
         )
-    return weights
+    return found
 
 
-def _product_dtype(A):
+def _product_dtype(A: Any) -> type[np.float32] | type[np.float64]:
     return np.float32 if A.dtype == np.float32 else np.float64
 
 
-def _check_n(n):
+def _check_n(n: object) -> int:
     """Check the number of points of a sketch."""
     n = check_int(n, "n", minimum=1)
     if n > MAX_POINTS:
@@ -222,7 +228,9 @@ def _check_n(n):
     return n
 
 
-def _checked_range(bounds, size, name):
+def _checked_range(
+    bounds: tuple[int, int] | None, size: int, name: str
+) -> tuple[int, int]:
     """Check (start, end) inside [0, size); None is all of it."""
     if bounds is None:
         return 0, size
@@ -232,7 +240,9 @@ def _checked_range(bounds, size, name):
     return start, end
 
 
-def _csc_without_null_columns(values, rows, columns, shape):
+def _csc_without_null_columns(
+    values: Array, rows: Indices, columns: Indices, shape: tuple[int, int]
+) -> tuple[Indices, sp.csc_array[Any]]:
     """Make indices and S_SG of entries in any order; entries at one place add up."""
     order = np.argsort(columns, kind="stable")  # merges rows, which are sorted
     columns = columns[order]
@@ -252,7 +262,7 @@ def _csc_without_null_columns(values, rows, columns, shape):
     return indices.astype(np.int64), weights
 
 
-def _dense_without_null_columns(S):
+def _dense_without_null_columns(S: Array) -> tuple[Indices, Array]:
     indices = np.flatnonzero(S.any(axis=0))
     return indices, S if len(indices) == S.shape[1] else S[:, indices]
 
@@ -264,12 +274,23 @@ class Distribution:
     s: int
 
     # Whether, for the same seed, more rows only add to the sketch, but for the scale.
-    extends: ClassVar[bool] = False
+    if TYPE_CHECKING:
 
-    def __post_init__(self):
+        @property
+        def extends(self) -> bool: ...
+
+        def _draw(
+            self, n: int, key: npt.NDArray[np.uint64], n_threads: int
+        ) -> Sketch: ...
+    else:
+        extends: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
         check_int(self.s, "s", minimum=1)
 
-    def draw(self, n, random_state=None, n_threads=None):
+    def draw(
+        self, n: int, random_state: RandomState = None, n_threads: int | None = None
+    ) -> Sketch:
         """Draw the sketch of n points.
 
         Parameters
@@ -291,7 +312,26 @@ class Distribution:
 class _Blockwise(Distribution):
     """Sketches of which every part can be drawn alone."""
 
-    def draw_block(self, n, random_state, *, rows=None, columns=None, n_threads=None):
+    if TYPE_CHECKING:
+
+        def _draw_block(
+            self,
+            n: int,
+            key: npt.NDArray[np.uint64],
+            rows: tuple[int, int],
+            columns: tuple[int, int],
+            n_threads: int,
+        ) -> Sketch: ...
+
+    def draw_block(
+        self,
+        n: int,
+        random_state: int,
+        *,
+        rows: tuple[int, int] | None = None,
+        columns: tuple[int, int] | None = None,
+        n_threads: int | None = None,
+    ) -> Sketch:
         """Draw a part of the sketch that `draw` gives for the same seed.
 
         Parameters
@@ -317,7 +357,7 @@ class _Blockwise(Distribution):
         key = philox_key(check_int(random_state, "random_state", minimum=0))
         return self._draw_block(n, key, rows, columns, resolve_n_threads(n_threads))
 
-    def _draw(self, n, key, n_threads):
+    def _draw(self, n: int, key: npt.NDArray[np.uint64], n_threads: int) -> Sketch:
         return self._draw_block(n, key, (0, self.s), (0, n), n_threads)
 
 
@@ -355,13 +395,13 @@ class PSparsified(_Blockwise):
     KINDS: ClassVar = ("rademacher", "gaussian")
     extends: ClassVar = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.p is not None:
             check_probability(self.p, "p")
         check_option(self.kind, "kind", self.KINDS)
 
-    def _draw(self, n, key, n_threads):
+    def _draw(self, n: int, key: npt.NDArray[np.uint64], n_threads: int) -> Sketch:
         sketch = super()._draw(n, key, n_threads)
         if len(sketch.indices) == 0:
             p = self._p(n)
@@ -371,10 +411,17 @@ class PSparsified(_Blockwise):
             )
         return sketch
 
-    def _p(self, n):
+    def _p(self, n: int) -> float:
         return min(1.0, DEFAULT_ROW_ENTRIES / n) if self.p is None else float(self.p)
 
-    def _draw_block(self, n, key, rows, columns, n_threads):
+    def _draw_block(
+        self,
+        n: int,
+        key: npt.NDArray[np.uint64],
+        rows: tuple[int, int],
+        columns: tuple[int, int],
+        n_threads: int,
+    ) -> Sketch:
         p = self._p(n)
         shape = rows[1] - rows[0], columns[1] - columns[0]
         # a row of more entries is cut, so that Ctrl-C is heard
@@ -391,17 +438,28 @@ class PSparsified(_Blockwise):
             dense = [_to_dense(piece, shape[0]) for piece in pieces]
             S = dense[0] if len(dense) == 1 else np.hstack(dense)
             return Sketch(shape, *_dense_without_null_columns(S), scale)
+        entry_columns = [
+            piece.columns + piece.start
+            for piece in pieces
+            if piece.columns is not None  # it is None only where p is 1
+        ]
         entry_rows = [np.repeat(np.arange(shape[0]), piece.counts) for piece in pieces]
         indices, weights = _csc_without_null_columns(
             np.concatenate([piece.values for piece in pieces]),
             np.concatenate(entry_rows),
-            np.concatenate([piece.columns + piece.start for piece in pieces])
-            - columns[0],
+            np.concatenate(entry_columns) - columns[0],
             shape,
         )
         return Sketch(shape, indices, weights, scale)
 
-    def _draw_entries(self, key, rows, columns, p, n_threads):
+    def _draw_entries(
+        self,
+        key: npt.NDArray[np.uint64],
+        rows: tuple[int, int],
+        columns: tuple[int, int],
+        p: float,
+        n_threads: int,
+    ) -> "_Entries":
         """Draw the non-zeros of a part of the sketch, row by row."""
         n_rows, width = rows[1] - rows[0], columns[1] - columns[0]
         counts = np.full(n_rows, width, np.int64)
@@ -439,12 +497,12 @@ class _Entries(NamedTuple):
 
     start: int  # the first column
     width: int
-    counts: np.ndarray  # of each row
-    columns: np.ndarray | None  # from the first one on; None if all have an entry
-    values: np.ndarray
+    counts: Indices  # of each row
+    columns: Indices | None  # from the first one on; None if all have an entry
+    values: Array
 
 
-def _to_dense(entries, n_rows):
+def _to_dense(entries: _Entries, n_rows: int) -> Array:
     shape = n_rows, entries.width
     if entries.columns is None:
         return entries.values.reshape(shape)
@@ -463,10 +521,10 @@ class Gaussian(PSparsified):
         Number of rows.
     """
 
-    def __init__(self, s):
+    def __init__(self, s: int) -> None:
         super().__init__(s=s, p=1.0, kind="gaussian")
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Gaussian(s={self.s})"
 
 
@@ -482,14 +540,21 @@ class CountSketch(_Blockwise):
         Number of rows.
     """
 
-    def _draw_block(self, n, key, rows, columns, n_threads):
+    def _draw_block(
+        self,
+        n: int,
+        key: npt.NDArray[np.uint64],
+        rows: tuple[int, int],
+        columns: tuple[int, int],
+        n_threads: int,
+    ) -> Sketch:
         bits = np.random.Philox(key=key)
         bits.advance(columns[0])  # a counter, four words, for each column
         words = bits.random_raw(4 * (columns[1] - columns[0])).reshape(-1, 4)
         # high half · s / 2^32: uniform up to s / 2^32
-        row = ((words[:, 0] >> np.uint64(32)) * np.uint64(self.s)) >> np.uint64(32)
+        drawn = ((words[:, 0] >> np.uint64(32)) * np.uint64(self.s)) >> np.uint64(32)
         sign = 1.0 - 2.0 * (words[:, 1] >> np.uint64(63))
-        row = row.astype(np.int64) - rows[0]
+        row = drawn.astype(np.int64) - rows[0]
         (inside,) = np.nonzero((row >= 0) & (row < rows[1] - rows[0]))
         shape = rows[1] - rows[0], columns[1] - columns[0]
         indices, weights = _csc_without_null_columns(
@@ -515,15 +580,15 @@ class SubSampling(Distribution):
         Probability of each point, such as its leverage score; the sum is 1.
     """
 
-    s: int | None = None
-    indices: np.ndarray | None = None
-    probabilities: np.ndarray | None = None
+    s: int = None  # type: ignore[assignment]  # with `indices`, as many
+    indices: Indices | None = None
+    probabilities: Array | None = None
 
     @property
-    def extends(self):
+    def extends(self) -> bool:
         return self.indices is None and self.probabilities is None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.indices is None:
             super().__post_init__()
             return
@@ -542,7 +607,7 @@ class SubSampling(Distribution):
         object.__setattr__(self, "s", len(indices))
         object.__setattr__(self, "indices", indices.copy())
 
-    def _draw(self, n, key, n_threads):
+    def _draw(self, n: int, key: npt.NDArray[np.uint64], n_threads: int) -> Sketch:
         if self.probabilities is not None:
             chosen, values = self._by_probability(n, key)
         elif self.indices is not None:
@@ -554,7 +619,7 @@ class SubSampling(Distribution):
         )
         return Sketch((self.s, n), indices, weights, np.sqrt(n / self.s))
 
-    def _given(self, n):
+    def _given(self, n: int) -> Indices:
         indices = np.asarray(self.indices)
         if indices.min() < 0 or indices.max() >= n:
             raise ValueError(
@@ -563,7 +628,7 @@ class SubSampling(Distribution):
             )
         return indices.astype(np.int64)
 
-    def _uniform(self, n, key):
+    def _uniform(self, n: int, key: npt.NDArray[np.uint64]) -> Indices:
         """Draw the first s different values of a sequence of uniform draws."""
         if self.s > n:
             raise ValueError(f"s={self.s} points cannot be chosen out of n={n}")
@@ -576,7 +641,9 @@ class SubSampling(Distribution):
                 return drawn[first_seen[: self.s]]
         raise RuntimeError(f"{self.s} different points out of {n} were not found")
 
-    def _by_probability(self, n, key):
+    def _by_probability(
+        self, n: int, key: npt.NDArray[np.uint64]
+    ) -> tuple[Indices, Array]:
         q = check_real_array(self.probabilities, "probabilities").astype(float)
         if q.shape != (n,):
             raise ValueError(f"probabilities must have shape ({n},), got {q.shape}")
@@ -609,11 +676,11 @@ class Accumulation(Distribution):
 
     extends: ClassVar = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         check_int(self.m, "m", minimum=1)
 
-    def _draw(self, n, key, n_threads):
+    def _draw(self, n: int, key: npt.NDArray[np.uint64], n_threads: int) -> Sketch:
         chosen = make_generator(key).integers(n, size=self.s * self.m)
         signs = _signs(make_generator(key, stream=1), self.s * self.m)
         rows = np.repeat(np.arange(self.s), self.m)
@@ -640,11 +707,11 @@ class ROS(Distribution):
     TRANSFORMS: ClassVar = ("cosine", "hadamard")
     extends: ClassVar = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         check_option(self.transform, "transform", self.TRANSFORMS)
 
-    def _draw(self, n, key, n_threads):
+    def _draw(self, n: int, key: npt.NDArray[np.uint64], n_threads: int) -> Sketch:
         if self.transform == "hadamard" and n & (n - 1):
             raise ValueError(
                 f"transform='hadamard' needs n to be a power of 2, got n={n}; "
@@ -658,22 +725,24 @@ class ROS(Distribution):
         return Sketch((self.s, n), np.arange(n), weights, np.sqrt(n / self.s))
 
 
-def _hadamard_row(frequency, n):
+def _hadamard_row(frequency: int, n: int) -> Array:
     """Compute row `frequency` of the orthonormal Hadamard transform."""
     parity = np.bitwise_count(frequency & np.arange(n)) & 1
-    return (1.0 - 2.0 * parity) / np.sqrt(n)
+    found: Array = (1.0 - 2.0 * parity) / np.sqrt(n)
+    return found
 
 
-def _cosine_row(frequency, n):
+def _cosine_row(frequency: int, n: int) -> Array:
     """Compute row `frequency` of the orthonormal cosine transform of type II."""
     if frequency == 0:
         return np.full(n, 1 / np.sqrt(n))
     # the angle is reduced in integers, where it is exact
     angle = (2 * np.arange(n) + 1) * frequency % (4 * n)
-    return np.cos(np.pi / (2 * n) * angle) * np.sqrt(2 / n)
+    found: Array = np.cos(np.pi / (2 * n) * angle) * np.sqrt(2 / n)
+    return found
 
 
-SKETCHES = {
+SKETCHES: dict[str, Callable[..., Distribution]] = {
     "p-sr": PSparsified,
     "p-sg": lambda s, p=None: PSparsified(s, p, "gaussian"),
     "nystroem": SubSampling,
@@ -686,7 +755,7 @@ SKETCHES = {
 WITH_P = {"p-sr": "rademacher", "p-sg": "gaussian"}
 
 
-def get_sketch(sketch, s, p=None):
+def get_sketch(sketch: str | SketchLike, s: int, p: float | None = None) -> SketchLike:
     """Find the distribution behind a name; an object carries its own rows and p."""
     if isinstance(sketch, str):
         make = SKETCHES[check_option(sketch, "sketch", SKETCHES)]

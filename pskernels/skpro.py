@@ -1,5 +1,7 @@
 """Quantile regression as a probabilistic regressor of skpro: ``pip install skpro``."""
 
+from typing import Any, Self
+
 import pandas as pd
 from sklearn.base import clone
 from skpro.regression.base import BaseProbaRegressor
@@ -32,25 +34,25 @@ class SkproQuantileRegressor(BaseProbaRegressor):
         "y_inner_mtype": "pd_DataFrame_Table",
     }
 
-    def __init__(self, estimator):
+    def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
         super().__init__()
 
-    def _fit(self, X, y):
+    def _fit(self, X: Any, y: Any) -> Self:
         self._name = y.columns[0]
         self.estimator_ = clone(self.estimator).fit(X, y.iloc[:, 0].to_numpy())
         return self
 
-    def _predict(self, X):
+    def _predict(self, X: Any) -> pd.DataFrame:
         mean = self.estimator_.predict_distribution(X).mean()
         return pd.DataFrame({self._name: mean}, index=X.index)
 
-    def _predict_quantiles(self, X, alpha):
+    def _predict_quantiles(self, X: Any, alpha: list[float]) -> pd.DataFrame:
         values = self.estimator_.predict_distribution(X).quantile(alpha)
         columns = pd.MultiIndex.from_product([[self._name], alpha])
         return pd.DataFrame(values, index=X.index, columns=columns)
 
-    def _predict_interval(self, X, coverage):
+    def _predict_interval(self, X: Any, coverage: list[float]) -> pd.DataFrame:
         parts = {}
         for share in coverage:
             low, high = self.estimator_.predict_interval(X, share).T

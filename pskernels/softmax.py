@@ -1,28 +1,37 @@
 """Multinomial logistic machines: all classes as one problem, with a certificate."""
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 import numpy as np
+import numpy.typing as npt
 import scipy.special
 
 from pskernels._threads import resolve_n_threads
+from pskernels._types import Array, Indices
 from pskernels._validation import check_positive
 from pskernels.features import as_features
 from pskernels.solvers.newton_cg import run_family
 
+if TYPE_CHECKING:
+    from pskernels.features import FeaturesLike
+    from pskernels.solvers.base import SolveResult, StartLike
+
 
 def solve_softmax(
-    Z,
-    y,
+    Z: "FeaturesLike",
+    y: npt.ArrayLike,
     *,
-    alphas,
-    n_classes=None,
-    sample_weight=None,
-    fit_intercept=True,
-    tol=1e-6,
-    max_iter=None,
-    start=None,
-    warm=True,
-    n_threads=None,
-):
+    alphas: Iterable[float],
+    n_classes: int | None = None,
+    sample_weight: npt.ArrayLike | None = None,
+    fit_intercept: bool = True,
+    tol: float = 1e-6,
+    max_iter: int | None = None,
+    start: "StartLike | None" = None,
+    warm: bool = True,
+    n_threads: int | None = None,
+) -> "list[SolveResult]":
     """Minimise mean -log softmax(Z @ coef + intercept)[y] + (alpha/2)·‖coef‖².
 
     Parameters
@@ -78,7 +87,9 @@ def solve_softmax(
     )
 
 
-def _check_codes(y, n, n_classes):
+def _check_codes(
+    y: npt.ArrayLike, n: int, n_classes: int | None
+) -> tuple[Indices, int]:
     codes = np.asarray(y)
     if codes.shape != (n,) or codes.dtype.kind not in "iu" or codes.min() < 0:
         raise ValueError(
@@ -95,20 +106,20 @@ def _check_codes(y, n, n_classes):
 class _Softmax:
     """-log softmax(f)[y], as a family of `pskernels.solvers.newton_cg`."""
 
-    def __init__(self, codes, n_classes):
+    def __init__(self, codes: Indices, n_classes: int) -> None:
         self.codes, self.n_classes = codes, n_classes
         self._rows = np.arange(len(codes))
 
-    def start(self, weight):
+    def start(self, weight: Array) -> Array:
         """Take the logarithms of the shares of classes."""
         shares = np.bincount(self.codes, weight, self.n_classes)
         return np.log(np.maximum(shares, np.finfo(float).tiny))
 
-    def values(self, f):
+    def values(self, f: Array) -> Array:
         """Compute losses, (n,)."""
         return scipy.special.logsumexp(f, axis=0) - f[self.codes, self._rows]
 
-    def differentiate(self, f):
+    def differentiate(self, f: Array) -> "_SoftmaxDerivatives":
         """Find derivatives at f."""
         p = scipy.special.softmax(f, axis=0)
         slope = p.copy()
@@ -119,18 +130,19 @@ class _Softmax:
 class _SoftmaxDerivatives:
     """Hessians are diag(p) - p·pᵀ."""
 
-    def __init__(self, p, slope):
+    def __init__(self, p: Array, slope: Array) -> None:
         self._p, self.slope = p, slope
 
     @property
-    def diagonal(self):
+    def diagonal(self) -> Array:
         return self._p * (1 - self._p)
 
-    def bend(self, u):
+    def bend(self, u: Array) -> Array:
         """Multiply all Hessians by directions, (classes, n)."""
-        return self._p * (u - (self._p * u).sum(axis=0))
+        found: Array = self._p * (u - (self._p * u).sum(axis=0))
+        return found
 
-    def matrix(self, weight):
+    def matrix(self, weight: Array) -> Array:
         """Sum the Hessians."""
         weighted = self._p * weight
         return np.diag(weighted.sum(axis=1)) - weighted @ self._p.T

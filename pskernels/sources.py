@@ -5,17 +5,23 @@ slices.  Nothing here reads all rows at once.
 """
 
 import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pskernels._engine import column_moments
+from pskernels._types import AnyArray, Array, Indices, Path
 from pskernels._validation import check_real_array
+
+if TYPE_CHECKING:
+    from pskernels.point_metric import Metric
 
 # Rows that are read at a time where some of them are wanted, in bytes.
 READ_BYTES = 2**24
 
 
-def is_source(X):
+def is_source(X: Any) -> bool:
     """Tell whether X is points that need not be in memory, and no array or frame."""
     if isinstance(X, (str, os.PathLike, Source, np.memmap)):
         return True
@@ -30,11 +36,11 @@ def is_source(X):
         return False
 
 
-def _least_of(start, rows):
+def _least_of(start: int, rows: AnyArray) -> Any:
     return rows.min()
 
 
-def _owner(array):
+def _owner(array: Any) -> Any:
     """Find what an array is a view of."""
     while isinstance(array, np.ndarray) and not isinstance(array, np.memmap):
         if array.base is None:
@@ -62,10 +68,11 @@ class Source:
         float32 if the rows are.
     """
 
-    chunks_type = None  # what passes over the rows go by, if not `streaming.Chunks`
-    lengths = None  # of partitions, if there are any
+    # what passes over the rows go by, if not `streaming.Chunks`
+    chunks_type: Any = None
+    lengths: Any = None  # of partitions, if there are any
 
-    def __init__(self, rows, name, real=True):
+    def __init__(self, rows: Any, name: str, real: bool = True) -> None:
         try:
             self.shape = tuple(int(size) for size in rows.shape)
             dtype = np.dtype(rows.dtype)
@@ -86,18 +93,18 @@ class Source:
         self._rows = rows
 
     @property
-    def ndim(self):
+    def ndim(self) -> int:
         return len(self.shape)
 
     @property
-    def names(self):
+    def names(self) -> list[str] | None:
         """Names of the columns, of a Parquet file; else None."""
         return getattr(self._rows, "columns", None)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, numbers):
+    def __getitem__(self, numbers: Any) -> AnyArray:
         """Read rows: a slice, an array of numbers, or a pair of rows and columns."""
         if isinstance(numbers, tuple):
             rows, columns = numbers
@@ -109,7 +116,7 @@ class Source:
             return self._read(start, end)
         return self._gather(np.asarray(numbers))
 
-    def _read(self, start, end):
+    def _read(self, start: int, end: int) -> AnyArray:
         """Read rows that lie together, and check that they are what was promised."""
         rows = self._check(self._rows[start:end])
         expected = (max(0, end - start), *self.shape[1:])
@@ -121,10 +128,10 @@ class Source:
             )
         return rows
 
-    def _check(self, rows):
+    def _check(self, rows: object) -> AnyArray:
         return check_real_array(rows, self.name) if self._real else np.asarray(rows)
 
-    def _gather(self, numbers):
+    def _gather(self, numbers: Indices) -> AnyArray:
         """Read rows here and there, as few slices as there are blocks of them."""
         if isinstance(self._rows, np.ndarray):
             return self._check(self._rows[numbers])
@@ -139,17 +146,19 @@ class Source:
             out[order[first:last]] = self._read(low, high)[ordered[first:last] - low]
         return out
 
-    def blocks(self, n_bytes):
+    def blocks(self, n_bytes: int) -> list[tuple[int, int]]:
         """List (start, end) of blocks of rows of so many bytes at most."""
         width = int(np.prod(self.shape[1:], initial=1)) * self.dtype.itemsize
         step = max(1, n_bytes // max(1, width))
         return [(k, min(len(self), k + step)) for k in range(0, len(self), step)]
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         for start, end in self.blocks(READ_BYTES):
             yield from self._read(start, end)
 
-    def map_blocks(self, function, *others):
+    def map_blocks(
+        self, function: Callable[..., Any], *others: "Source | None"
+    ) -> list[Any]:
         """List function(start, rows, *rows of others) of all blocks of rows.
 
         `others` are sources of as many rows, or None.
@@ -160,11 +169,17 @@ class Source:
             found.append(function(start, self._read(start, end), *rows))
         return found
 
-    def min(self):
+    def min(self) -> Any:
         """Find the least number."""
         return min(self.map_blocks(_least_of))
 
-    def column_moments(self, with_variance, n_threads, memory_limit, metric=None):
+    def column_moments(
+        self,
+        with_variance: bool,
+        n_threads: int,
+        memory_limit: int,
+        metric: "Metric | None" = None,
+    ) -> tuple[Array, float | None]:
         """Do `_engine.column_moments` for all rows."""
         return column_moments(self, with_variance, n_threads, memory_limit, metric)
 
@@ -181,7 +196,9 @@ class ParquetRows:
         Whether they must hold real numbers.
     """
 
-    def __init__(self, path, columns=None, real=True):
+    def __init__(
+        self, path: Path, columns: Sequence[str] | None = None, real: bool = True
+    ) -> None:
         try:
             import pyarrow.parquet
         except ImportError:
@@ -204,9 +221,10 @@ class ParquetRows:
         sizes = [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]
         self._starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.intp)])
         self.shape = int(self._starts[-1]), len(self.columns)
-        self._kept = None, None  # the number of a row group, and its rows
+        # the number of a row group, and its rows
+        self._kept: tuple[int, AnyArray] | None = None
 
-    def __getitem__(self, rows):
+    def __getitem__(self, rows: slice) -> AnyArray:
         start, end, _ = rows.indices(self.shape[0])
         out = np.empty((max(0, end - start), self.shape[1]), self.dtype)
         first = int(np.searchsorted(self._starts, start, side="right")) - 1
@@ -217,9 +235,9 @@ class ParquetRows:
             start, first = stop, first + 1
         return out
 
-    def _group(self, number):
+    def _group(self, number: int) -> AnyArray:
         """Read a row group; the last one is kept, since slices may be smaller."""
-        if self._kept[0] != number:
+        if self._kept is None or self._kept[0] != number:
             table = self._file.read_row_group(number, columns=self.columns)
             rows = np.empty((table.num_rows, len(self.columns)), self.dtype)
             for k, name in enumerate(self.columns):
@@ -235,17 +253,17 @@ class ParquetRows:
         return self._kept[1]
 
 
-def parquet_columns(path):
+def parquet_columns(path: object) -> list[str] | None:
     """List the columns of a Parquet file; None if it is none."""
     if not isinstance(path, (str, os.PathLike)) or not _is_parquet(os.fspath(path)):
         return None
     return ParquetRows(path, real=False).columns
 
 
-def _numpy_dtype(field, real):
+def _numpy_dtype(field: Any, real: bool) -> np.dtype[Any]:
     """Find the type of a column; text and the like have none that is of use."""
     try:
-        dtype = np.dtype(field.type.to_pandas_dtype())
+        dtype: np.dtype[Any] = np.dtype(field.type.to_pandas_dtype())
     except (NotImplementedError, TypeError):
         # pyarrow has no type for nested values, NumPy none for pandas' own: no numbers
         dtype = np.dtype(object)
@@ -257,7 +275,9 @@ def _numpy_dtype(field, real):
     return dtype
 
 
-def open_points(X, y=None, columns=None):
+def open_points(
+    X: Any, y: object = None, columns: Sequence[str] | None = None
+) -> Source:
     """Open X as a `Source` of shape (n, d); y may be the name of a column of its file.
 
     Parameters
@@ -276,9 +296,9 @@ def open_points(X, y=None, columns=None):
     if isinstance(X, (str, os.PathLike)):
         path = os.fspath(X)
         if _is_parquet(path):
-            names = parquet_columns(path) if columns is None else list(columns)
+            names = (parquet_columns(path) or []) if columns is None else list(columns)
             target = y if isinstance(y, str) else None
-            rows = ParquetRows(path, [name for name in names if name != target])
+            rows: Any = ParquetRows(path, [name for name in names if name != target])
         else:
             rows = _open_npy(path, "X")
     else:
@@ -292,7 +312,7 @@ def open_points(X, y=None, columns=None):
     return source
 
 
-def open_targets(y, X, name="y", real=True):
+def open_targets(y: Any, X: Any, name: str = "y", real: bool = True) -> Source:
     """Open y as a `Source` of shape (n,) or (n, d).
 
     Parameters
@@ -319,21 +339,22 @@ def open_targets(y, X, name="y", real=True):
 class _Column:
     """The only column of others, as targets are."""
 
-    def __init__(self, rows):
+    def __init__(self, rows: ParquetRows) -> None:
         self._rows = rows
         self.shape, self.dtype = rows.shape[:1], rows.dtype
 
-    def __getitem__(self, numbers):
+    def __getitem__(self, numbers: Any) -> AnyArray:
         return self._rows[numbers][:, 0]
 
 
-def _is_parquet(path):
+def _is_parquet(path: str) -> bool:
     return path.endswith((".parquet", ".pq"))
 
 
-def _open_npy(path, name):
+def _open_npy(path: str, name: str) -> AnyArray:
     if not path.endswith(".npy"):
         raise ValueError(
             f"{name} must be a path to a .npy or .parquet file, got {path!r}"
         )
-    return np.load(path, mmap_mode="r", allow_pickle=False)
+    found: AnyArray = np.load(path, mmap_mode="r", allow_pickle=False)
+    return found

@@ -211,3 +211,26 @@ def test_exact_residuals_leave_zeta_alone(rng):
     np.testing.assert_array_equal(sample.zeta_of_outputs(), before)
     e = np.concatenate([block.e for block in sample.blocks], axis=1)
     np.testing.assert_allclose(e[0], Z @ coef[:, 0] + 1 - y, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", ["poisson", "gamma", "expectile"])
+def test_smooth_losses_of_blocks(rng, loss):
+    Z = rng.normal(size=(300, 4)) + [0.0, 0.0, 1e4, 0.0]  # which is moved
+    y = np.exp(0.3 * Z[:, 0] + 0.1 * rng.normal(size=300))
+    options = dict(loss=loss, alpha=1e-2, tol=1e-9)
+    blocks = FeatureBlocks(Features(part, 1) for part in np.split(Z, [100, 130]))
+    result, expected = (psk.solve(each, y, **options) for each in (blocks, Z))
+    assert result.converged
+    np.testing.assert_allclose(result.coef, expected.coef, atol=1e-6)
+    np.testing.assert_allclose(result.predict(Z), expected.predict(Z), atol=1e-5)
+    assert result.dual.shape == (300,)
+
+
+def test_softmax_of_blocks(rng):
+    Z = rng.normal(size=(300, 4))
+    y = np.argmax(Z[:, :3] + rng.normal(size=(300, 3)), axis=1)
+    blocks = FeatureBlocks(Features(part, 1) for part in np.split(Z, [100, 130]))
+    (result,), (expected,) = (
+        psk.solve_softmax(each, y, alphas=[1e-2], tol=1e-9) for each in (blocks, Z)
+    )
+    np.testing.assert_allclose(result.coef, expected.coef, atol=1e-5)

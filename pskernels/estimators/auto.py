@@ -9,14 +9,18 @@ import math
 import re
 import sys
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from pskernels._robust import scale_of
 from pskernels._threads import single_threaded_blas
+from pskernels._types import AnyArray, Array, RandomState
 from pskernels._validation import check_memory_limit, check_positive
 from pskernels.estimators.calibration import (
     SplitsForIntervals,
@@ -32,7 +36,8 @@ from pskernels.estimators.state import (
     take_learnt,
 )
 from pskernels.exact import solve_all_points
-from pskernels.metric_learning import MetricLearner
+from pskernels.kernels import GammaKernel, Kernel
+from pskernels.metric_learning import Learnt, MetricLearner
 
 # Shares of the budget that may have passed after learning, and after alpha is found.
 LEARNING_SHARE, ALPHA_SHARE = 0.5, 0.65
@@ -77,14 +82,15 @@ TOL = 1e-3
 UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
 
-def parse_budget(budget):
+def parse_budget(budget: str | float) -> float:
     """Turn "30 s", "2 min" or a number of seconds into seconds."""
     if not isinstance(budget, str):
         return check_positive(budget, "budget")
     found = re.fullmatch(r"\s*([0-9.]+)\s*(s|min|h)\s*", budget)
     try:
-        return check_positive(float(found[1]) * UNITS[found[2]], "budget")
-    except (TypeError, ValueError):
+        number, unit = found.groups() if found else ("", "s")
+        return check_positive(float(number) * UNITS[unit], "budget")
+    except ValueError:
         raise ValueError(
             f"budget must be seconds, or text like '30 s' or '2 min', got {budget!r}"
         ) from None
@@ -100,11 +106,18 @@ class Auto(SplitsForIntervals):
     # what machines have as parameters, and their methods look at
     kernel, metric, gamma, feature_groups = "auto", "learn", None, None
     n_components, sketch, p, rtol = None, "p-sr", "auto", 0.01
-    alpha, output_matrix, class_weight, probability = "auto", None, None, False
+    alpha, output_matrix, probability = "auto", None, False
+    class_weight: dict[Any, float] | str | None = None
     solver, tol, max_iter, fit_intercept = "auto", TOL, None, True
     feature_storage, warm_start = "auto", False
 
-    def fit(self, X, y, sample_weight=None, groups=None):
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: npt.ArrayLike | None = None,
+        groups: Any = None,
+    ) -> Self:
         """Choose everything, and fit.
 
         Parameters
@@ -127,13 +140,15 @@ class Auto(SplitsForIntervals):
             groups = self._check_labels_of(groups, len(y))
             X, y, weight, groups = keep_weighted(X, y, weight, groups)
 
-            def choose_and_fit(X, y, weight, groups):
+            def choose_and_fit(
+                X: Any, y: Any, weight: Array | None, groups: Any
+            ) -> None:
                 self._choose_and_fit(X, y, weight, began, seconds)
 
             self._fit_in_parts(X, y, weight, groups, choose_and_fit)
         return self
 
-    def _check_labels_of(self, groups, n):
+    def _check_labels_of(self, groups: Any, n: int) -> AnyArray | None:
         """Check groups, which are for a calibration."""
         if groups is None:
             return None
@@ -141,7 +156,9 @@ class Auto(SplitsForIntervals):
             raise ValueError("groups are for intervals: choose a calibration")
         return check_groups(groups, n)
 
-    def _choose_and_fit(self, X, y, weight, began, seconds):
+    def _choose_and_fit(
+        self, X: Any, y: Any, weight: Array | None, began: float, seconds: float
+    ) -> None:
         report = [f"{X.shape[0]} points, {X.shape[1]} features, budget {seconds:g} s"]
         seed, end = self._seed(), began + seconds
         targets, weight = self._encode(y), self._balance(y, weight)
@@ -204,7 +221,16 @@ class Auto(SplitsForIntervals):
         self.report_ = "\n".join(report)
         self._tell(report)
 
-    def _learn_full(self, X, y, weight, seed, learnt, began, seconds):
+    def _learn_full(
+        self,
+        X: Any,
+        y: Any,
+        weight: Array | None,
+        seed: int,
+        learnt: Learnt,
+        began: float,
+        seconds: float,
+    ) -> list[Kernel]:
         """Learn a matrix as metric of the best kernel, if there is time: [kernel]."""
         left = LEARNING_SHARE * seconds - (time.perf_counter() - began)
         if X.shape[1] > FULL_FEATURES or left < 0:
@@ -219,7 +245,7 @@ class Auto(SplitsForIntervals):
         )
         return [learner.learn(X, y, weight).kernel]
 
-    def _may_be_exact(self, X, y):
+    def _may_be_exact(self, X: Any, y: Any) -> bool:
         """Tell whether squares are of use, with all points as landmarks, and have room.
 
         They are what is asked for, or the mean that quantiles are around, unless
@@ -237,7 +263,7 @@ class Auto(SplitsForIntervals):
             and not sp.issparse(X)
         )
 
-    def _make_squares(self, machine):
+    def _make_squares(self, machine: Any) -> Any:
         """Make a machine of squares: the one that there is, or that of the mean."""
         if getattr(machine, "loss", None) == "squared":
             return machine
@@ -252,11 +278,11 @@ class Auto(SplitsForIntervals):
         squares._y_shape = ()
         return squares
 
-    def _tell(self, report):
+    def _tell(self, report: list[str]) -> None:
         if self.verbose:
             print(report[-1], file=sys.stderr)
 
-    def _make_machine(self, kernel, seed):
+    def _make_machine(self, kernel: Kernel, seed: int) -> Any:
         machine = make_machine(self, self._machine_type)
         if hasattr(
             machine, "class_weight"
@@ -264,7 +290,16 @@ class Auto(SplitsForIntervals):
             machine.set_params(class_weight=None)
         return machine.set_params(kernel=kernel, random_state=seed, verbose=0)
 
-    def _grow_machine(self, machine, X, y, weight, exact, end, most=None):
+    def _grow_machine(
+        self,
+        machine: Any,
+        X: Any,
+        y: Any,
+        weight: Array | None,
+        exact: bool,
+        end: float,
+        most: int | None = None,
+    ) -> list[str]:
         """Fit machines of more and more rows; return lines of the report."""
         n = X.shape[0]
         limit = FEATURES * check_memory_limit(self.memory_limit)
@@ -293,9 +328,9 @@ class Auto(SplitsForIntervals):
             rows = min(most, rows * growth)
 
 
-def _describe_learning(learnt, seconds):
+def _describe_learning(learnt: Learnt, seconds: float) -> list[str]:
     """Say which kernel and metric were found, and how good others were."""
-    best = {}
+    best: dict[str, float] = {}
     for one in learnt.rounds:
         best[one.kernel] = min(one.loss, best.get(one.kernel, np.inf))
     losses = ", ".join(f"{name} {loss:.4f}" for name, loss in best.items())
@@ -320,9 +355,18 @@ class Trial:
         Begin no fit later than that from now.
     """
 
-    def __init__(self, machine, X, y, targets, weight, seed, seconds):
+    def __init__(
+        self,
+        machine: Any,
+        X: Any,
+        y: Any,
+        targets: Array,
+        weight: Array | None,
+        seed: int,
+        seconds: float,
+    ) -> None:
         self.machine = machine
-        self.report = []
+        self.report: list[str] = []
         n = X.shape[0]
         order = np.random.default_rng(seed).permutation(n)
         n_held = max(1, min(TRIAL_POINTS // 2, n // 4))
@@ -336,7 +380,7 @@ class Trial:
         self._end = time.perf_counter() + seconds
         self._seconds = math.inf  # of the fastest fit
 
-    def compare_exactly(self, kernels, penalty):
+    def compare_exactly(self, kernels: Iterable[Kernel], penalty: float) -> float:
         """Choose kernel, gamma and n·alpha of fits with all points as landmarks."""
         self.machine.set_params(tol=TOL)
         best = None
@@ -345,33 +389,36 @@ class Trial:
                 partial(self._fit_exactly, kernel), max(penalty, EXACT_PENALTY)
             )
             self.report.append(f"all points as landmarks, {kernel}: {_list(found)}")
-            here = min(found, key=found.get)
+            here = min(found, key=lambda one: found[one])
             if best is None or found[here] < best[0]:
                 best = found[here], here, kernel
             if time.perf_counter() > self._end:
                 break
+        assert best is not None
         loss, penalty, kernel = best
-        gammas = {kernel.gamma: loss}
+        assert isinstance(kernel, GammaKernel)
+        gammas = {kernel.known_gamma: loss}
         for step in GAMMA_STEPS:
             if time.perf_counter() > self._end:
                 break
-            one = replace(kernel, gamma=kernel.gamma * step)
-            gammas[one.gamma] = self._fit_exactly(one, penalty)
+            one = replace(kernel, gamma=kernel.known_gamma * step)
+            gammas[one.known_gamma] = self._fit_exactly(one, penalty)
         self.report.append(f"and by gamma: {_list(gammas)}")
-        best = replace(kernel, gamma=min(gammas, key=gammas.get))
-        self.machine.set_params(kernel=best)
+        gamma = min(gammas, key=lambda one: gammas[one])
+        self.machine.set_params(kernel=replace(kernel, gamma=gamma))
         return penalty
 
-    def is_in_time(self, end, twice=False):
+    def is_in_time(self, end: float, twice: bool = False) -> bool:
         """Tell whether the fit of all points, which takes n³, ends in time.
 
         `twice`: with leave-one-out errors.
         """
         seconds = LARGE_SHARE * self._seconds * (self._n / len(self._rest)) ** 3
         seconds *= 2 if twice else 1
-        return time.perf_counter() + seconds <= end
+        found: bool = time.perf_counter() + seconds <= end
+        return found
 
-    def find_penalty(self, penalty):
+    def find_penalty(self, penalty: float) -> float:
         """Choose n·alpha of a loss that is not squared, on a sketch of few rows."""
         machine, rest = self.machine, self._rest
         machine.set_params(n_components=min(TRIAL_ROWS, len(rest)), tol=TRIAL_TOL)
@@ -383,16 +430,16 @@ class Trial:
             feature_map.transform(self._X[self._held]),
         )
 
-        def loss_of(penalty):
+        def loss_of(penalty: float) -> float:
             alphas = [penalty / self._unit]
             (result,) = machine._solve(Z, y, self._weights[1], alphas)
             return self._loss(result.predict(Z_held))
 
         found = self._climb(loss_of, penalty)
         self.report.append(f"held-out loss by n·alpha: {_list(found)}")
-        return min(found, key=found.get)
+        return min(found, key=lambda one: found[one])
 
-    def _fit_exactly(self, kernel, penalty):
+    def _fit_exactly(self, kernel: Kernel, penalty: float) -> float:
         began, machine, X = time.perf_counter(), self.machine, self._X[self._rest]
         machine.set_params(kernel=kernel, alpha=penalty / self._unit)
         feature_map = machine._map_maker(X, None, kernel)(None)
@@ -402,11 +449,16 @@ class Trial:
         self._seconds = min(self._seconds, time.perf_counter() - began)
         return self._loss(self.machine._decide(self._X[self._held]))
 
-    def _loss(self, decisions):
+    def _loss(self, decisions: Array) -> float:
         targets = self._targets[self._held]
-        return self.machine.loss_of_decisions(decisions, targets, self._weights[0])
+        found: float = self.machine.loss_of_decisions(
+            decisions, targets, self._weights[0]
+        )
+        return found
 
-    def _climb(self, loss_of, penalty):
+    def _climb(
+        self, loss_of: Callable[[float], float], penalty: float
+    ) -> dict[float, float]:
         """Go up or down in n·alpha while the loss falls: {n·alpha: loss}."""
         k = round(STEPS * math.log10(np.clip(penalty, LEAST_PENALTY, MOST_PENALTY)))
         found = {k: loss_of(10 ** (k / STEPS))}
@@ -435,7 +487,7 @@ class Mean:
         All points.
     """
 
-    def __init__(self, machine, X, y, weight):
+    def __init__(self, machine: Any, X: Any, y: Any, weight: Array | None) -> None:
         began = time.perf_counter()
         self._map = machine._map_maker(X, None, machine.kernel)(None)
         self._result, self.errors = solve_all_points(
@@ -456,7 +508,7 @@ class Mean:
             f"fitted to, have {share:.3g} of the variance"
         )
 
-    def add_to(self, machine):
+    def add_to(self, machine: Any) -> None:
         """Add the mean to a machine that was fitted to the errors."""
         levels = machine.dual_coef_
         coef = np.zeros((len(self.errors), *levels.shape[1:]))
@@ -469,11 +521,13 @@ class Mean:
         machine._made_with = {}
 
 
-def _list(found):
+def _list(found: dict[float, float]) -> str:
     return ", ".join(f"{one:.2g}: {loss:.4g}" for one, loss in sorted(found.items()))
 
 
-class AutoKernelRegressor(Auto, SketchedKernelRegressor):
+class AutoKernelRegressor(  # type: ignore[misc]
+    Auto, SketchedKernelRegressor
+):
     """Kernel regression that chooses everything itself, within a time budget.
 
     The kernel (rbf, laplacian, Matérn 1/2 and 3/2), the metric of the features and
@@ -524,17 +578,17 @@ class AutoKernelRegressor(Auto, SketchedKernelRegressor):
     def __init__(
         self,
         *,
-        budget="30 s",
-        loss="squared",
-        kappa="auto",
-        epsilon="auto",
-        quantile=0.5,
-        calibration=None,
-        memory_limit=None,
-        n_threads=None,
-        random_state=None,
-        verbose=0,
-    ):
+        budget: str | float = "30 s",
+        loss: str = "squared",
+        kappa: float | str = "auto",
+        epsilon: float | str = "auto",
+        quantile: float = 0.5,
+        calibration: str | None = None,
+        memory_limit: int | None = None,
+        n_threads: int | None = None,
+        random_state: RandomState = None,
+        verbose: int = 0,
+    ) -> None:
         self.budget = budget
         self.loss = loss
         self.kappa = kappa
@@ -547,7 +601,9 @@ class AutoKernelRegressor(Auto, SketchedKernelRegressor):
         self.verbose = verbose
 
 
-class AutoQuantileRegressor(Auto, SketchedQuantileRegressor):
+class AutoQuantileRegressor(  # type: ignore[misc]
+    Auto, SketchedQuantileRegressor
+):
     """Quantile regression that chooses everything itself, within a time budget.
 
     Parameters
@@ -578,15 +634,15 @@ class AutoQuantileRegressor(Auto, SketchedQuantileRegressor):
     def __init__(
         self,
         *,
-        budget="60 s",
-        quantiles=(0.1, 0.5, 0.9),
-        noncrossing="sort",
-        calibration=None,
-        memory_limit=None,
-        n_threads=None,
-        random_state=None,
-        verbose=0,
-    ):
+        budget: str | float = "60 s",
+        quantiles: npt.ArrayLike = (0.1, 0.5, 0.9),
+        noncrossing: str = "sort",
+        calibration: str | None = None,
+        memory_limit: int | None = None,
+        n_threads: int | None = None,
+        random_state: RandomState = None,
+        verbose: int = 0,
+    ) -> None:
         self.budget = budget
         self.quantiles = quantiles
         self.noncrossing = noncrossing
@@ -597,7 +653,9 @@ class AutoQuantileRegressor(Auto, SketchedQuantileRegressor):
         self.verbose = verbose
 
 
-class AutoKernelClassifier(Auto, SketchedKernelClassifier):
+class AutoKernelClassifier(  # type: ignore[misc]
+    Auto, SketchedKernelClassifier
+):
     """Kernel classification that chooses everything itself, within a time budget.
 
     Parameters
@@ -622,14 +680,14 @@ class AutoKernelClassifier(Auto, SketchedKernelClassifier):
     def __init__(
         self,
         *,
-        budget="30 s",
-        loss="logistic",
-        class_weight=None,
-        memory_limit=None,
-        n_threads=None,
-        random_state=None,
-        verbose=0,
-    ):
+        budget: str | float = "30 s",
+        loss: str = "logistic",
+        class_weight: dict[Any, float] | str | None = None,
+        memory_limit: int | None = None,
+        n_threads: int | None = None,
+        random_state: RandomState = None,
+        verbose: int = 0,
+    ) -> None:
         self.budget = budget
         self.loss = loss
         self.class_weight = class_weight

@@ -1,11 +1,14 @@
 """What the estimators share: checks of data, the feature map, the fitted model."""
 
 import warnings
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from functools import partial
 from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import (
@@ -17,6 +20,7 @@ from sklearn.utils.validation import (
 from pskernels._points import in_metric, total_variance
 from pskernels._random import philox_key
 from pskernels._threads import resolve_n_threads, single_threaded_blas
+from pskernels._types import AnyArray, Array, CheckedPoints, Indices, Path, SketchLike
 from pskernels._validation import (
     canonical_csr,
     check_int,
@@ -32,6 +36,7 @@ from pskernels.choice import (
     FIRST_ROWS,
     MAX_ROWS,
     GrowingFeatures,
+    Growth,
     choose_sketch,
     grow,
 )
@@ -59,18 +64,29 @@ from pskernels.kernels import (
     GAMMA_RULES,
     CallableKernel,
     Cosine,
+    GammaKernel,
+    Kernel,
     Linear,
     Polynomial,
     Precomputed,
     get_kernel,
     is_precomputed,
 )
-from pskernels.losses import LOSSES, Squared
-from pskernels.metric_learning import KERNELS, MetricLearner, find_importances
+from pskernels.losses import LOSSES, Loss, Squared
+from pskernels.metric_learning import KERNELS, Learnt, MetricLearner, find_importances
 from pskernels.point_metric import get_metric
-from pskernels.sketches import WITH_P, Sketch, SubSampling, get_sketch
+from pskernels.sketches import WITH_P, PSparsified, Sketch, SubSampling, get_sketch
 from pskernels.solvers import path
 from pskernels.sources import READ_BYTES, Source, is_source, open_points
+
+if TYPE_CHECKING:
+    from pskernels.solvers.base import Iteration, SolveResult, StartLike
+    from pskernels.streaming import Reweigh
+
+# A map of a sketch, not yet fitted.
+MakeMap: TypeAlias = Callable[[SketchLike | None], FeatureMap]
+# begin(features, targets, alpha, weights) -> (features to go on with, a start)
+Begin: TypeAlias = Callable[[Any, Any, float, Any], tuple[Any, Any]]
 
 # Points whose squared distance from 0 is this many times their variance look alike to
 # kernels of scalar products: in float32, nothing else is left.
@@ -111,20 +127,24 @@ LEARNT_BY_ALL = (
 class SketchedEstimator(BaseEstimator):
     """Parameters kernel, gamma, sketch, n_components and p, and the map they make."""
 
-    def __init_subclass__(cls, **options):
+    if TYPE_CHECKING:
+        feature_map_: FeatureMap
+        n_features_in_: int
+
+    def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         saving.register(cls)
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self._is_precomputed()
         tags.input_tags.sparse = not tags.input_tags.pairwise
         return tags
 
-    def _is_precomputed(self):
+    def _is_precomputed(self) -> bool:
         return is_precomputed(self.kernel)
 
-    def _check_points(self, X, reset, **options):
+    def _check_points(self, X: Any, reset: bool, **options: Any) -> Any:
         """Convert X (and y) to arrays; float32 stays, other numbers become float64."""
         options = dict(dtype=[np.float64, np.float32], **options)
         if not self._is_precomputed():
@@ -147,13 +167,13 @@ class SketchedEstimator(BaseEstimator):
             points = canonical_csr(points, "X")
         return (points, *y) if y else points
 
-    def _learn_form(self, X):
+    def _learn_form(self, X: Source) -> None:
         """Learn the number of features of a source, and their names."""
         self._check_points(X[:1], reset=True)
         if X.names is not None:
             self.feature_names_in_ = np.array(X.names, dtype=object)
 
-    def _warn_if_unscaled(self, X):
+    def _warn_if_unscaled(self, X: Any) -> None:
         """Warn if one feature, or the distance from 0, is all that the kernel sees."""
         if self._learns_kernel():  # from standardised features on
             return
@@ -163,9 +183,10 @@ class SketchedEstimator(BaseEstimator):
         step = -(-X.shape[0] // SCALE_SUBSAMPLE)
         some = X[::step]
         if self._has_metric():
-            if get_metric(self.metric).d_seen != X.shape[1]:
+            metric = get_metric(self.metric)
+            if metric is None or metric.d_seen != X.shape[1]:
                 return  # features of L·x have no names
-            some = in_metric(some, get_metric(self.metric))[:]
+            some = in_metric(some, metric)[:]
         with np.errstate(over="ignore", invalid="ignore"):
             variances = some.var(axis=0, dtype=np.float64)
             shares = variances / variances.sum()
@@ -185,11 +206,11 @@ class SketchedEstimator(BaseEstimator):
                 "the kernel hardly sees the others"
             )
 
-    def _name_feature(self, number):
+    def _name_feature(self, number: int) -> str:
         names = getattr(self, "feature_names_in_", None)
         return f"number {number}" if names is None else repr(str(names[number]))
 
-    def _advise_scaling(self, what):
+    def _advise_scaling(self, what: str) -> None:
         warnings.warn(
             f"{what}; scale the features first, for example by "
             f"make_pipeline(StandardScaler(), {type(self).__name__}())",
@@ -197,20 +218,22 @@ class SketchedEstimator(BaseEstimator):
             stacklevel=levels_to_the_caller(),
         )
 
-    def _seed(self):
+    def _seed(self) -> int:
         """Make random_state an integer, so that everything is drawn alike."""
         if isinstance(self.random_state, Integral):
             return check_int(self.random_state, "random_state", minimum=0)
         return int(philox_key(self.random_state)[0])
 
-    def _learns_kernel(self):
+    def _learns_kernel(self) -> bool:
         """Tell whether the kernel, or its metric, comes from the targets."""
         if isinstance(self.metric, str):
             check_option(self.metric, "metric", LEARNT_METRICS)
         by_name = isinstance(self.kernel, str) and self.kernel == "auto"
         return by_name or isinstance(self.metric, str)
 
-    def _learn_kernel(self, X, y, weight, seed, **options):
+    def _learn_kernel(
+        self, X: Any, y: Any, weight: Array | None, seed: int, **options: Any
+    ) -> Learnt:
         """Learn the kernel of targets y, and keep what was learnt beside it."""
         kernels = KERNELS if self.kernel == "auto" else (self.kernel,)
         if isinstance(get_kernel(kernels[0]), (CallableKernel, Precomputed)):
@@ -243,10 +266,10 @@ class SketchedEstimator(BaseEstimator):
         self.rounds_ = learnt.rounds
         return learnt
 
-    def _has_metric(self):
+    def _has_metric(self) -> bool:
         return self.metric is not None and not isinstance(self.metric, str)
 
-    def _check_groups(self, d):
+    def _check_groups(self, d: int) -> Indices | None:
         """Number the groups of features: 0, 1, …"""
         if self.feature_groups is None:
             return None
@@ -258,7 +281,7 @@ class SketchedEstimator(BaseEstimator):
             )
         return np.unique(groups, return_inverse=True)[1]
 
-    def _named_kernel(self, gamma):
+    def _named_kernel(self, gamma: float | str | None) -> Kernel:
         """Make the kernel of the parameters, for one gamma."""
         if isinstance(gamma, str) and gamma not in GAMMA_RULES:
             raise ValueError(
@@ -267,17 +290,21 @@ class SketchedEstimator(BaseEstimator):
             )
         return get_kernel(self.kernel, gamma, self.metric)
 
-    def _map_maker(self, X, weight, kernel):
+    def _map_maker(self, X: Any, weight: Array | None, kernel: Kernel) -> MakeMap:
         """Make a function of a sketch that makes a map, not yet fitted."""
-        vars(self).pop("feature_importances_", None)
+        self.__dict__.pop("feature_importances_", None)
         if kernel.metric is not None:
             self.feature_importances_ = find_importances(kernel.metric, X)
-        if weight is not None and getattr(kernel, "gamma", None) == "scale":
+        if (
+            weight is not None
+            and isinstance(kernel, GammaKernel)
+            and kernel.gamma == "scale"
+        ):
             limit = check_memory_limit(self.memory_limit)
             variance = total_variance(in_metric(X, kernel.metric), weight, limit)
             kernel = kernel.with_gamma(X, variance, limit)
 
-        def make_map(sketch):
+        def make_map(sketch: SketchLike | None) -> FeatureMap:
             return FeatureMap(
                 kernel,
                 sketch=sketch,
@@ -288,9 +315,18 @@ class SketchedEstimator(BaseEstimator):
 
         return make_map
 
-    def _fit_map(self, make_map, X, y, weight, seed, form="transform", **options):
+    def _fit_map(
+        self,
+        make_map: MakeMap,
+        X: Any,
+        y: Any,
+        weight: Array | None,
+        seed: int,
+        form: str | None = "transform",
+        **options: Any,
+    ) -> tuple[FeatureMap, Any]:
         """Fit the map; return it, and features of X: an array, factored, or None."""
-        vars(self).pop("growth_", None)
+        self.__dict__.pop("growth_", None)
         if is_auto(self.n_components, "n_components"):
             if options.get("storage", "auto") != "auto":
                 raise ValueError(
@@ -303,7 +339,17 @@ class SketchedEstimator(BaseEstimator):
             return feature_map.fit(X), None
         return feature_map, getattr(feature_map, f"fit_{form}")(X, **options)
 
-    def _fit_maps(self, X, y, weight, seed, gammas, X_new, formed, room):
+    def _fit_maps(
+        self,
+        X: Any,
+        y: Any,
+        weight: Array | None,
+        seed: int,
+        gammas: list[Any],
+        X_new: Any,
+        formed: bool,
+        room: dict[tuple[int, int], Array] | None,
+    ) -> Iterator[tuple[FeatureMap, Any, Any]]:
         """Yield (map, Z, Z_new) for each gamma; distances are taken once if possible.
 
         Unless `formed`, features may be factored.  They may be in `room`, the memory of
@@ -328,13 +374,15 @@ class SketchedEstimator(BaseEstimator):
         for make_map, sketch in zip(makers, sketches, strict=True):
             yield fit_and_transform(make_map(sketch), X, X_new, formed, room)
 
-    def _n_rows(self, n):
+    def _n_rows(self, n: int) -> int:
         """Count the rows of a sketch of n points."""
         if self.n_components is None:
             return default_rows(n)
         return check_int(self.n_components, "n_components", minimum=1)
 
-    def _draw_sketch(self, make_map, X, y, weight, seed):
+    def _draw_sketch(
+        self, make_map: MakeMap, X: Any, y: Any, weight: Array | None, seed: int
+    ) -> Sketch:
         """Draw the sketch of the points."""
         n = X.shape[0]
         s = self._n_rows(n)
@@ -348,7 +396,16 @@ class SketchedEstimator(BaseEstimator):
             return sketch
         return sketch.draw(n, seed, self.n_threads)
 
-    def _get_distribution(self, make_map, X, y, weight, s, seed, n=None):
+    def _get_distribution(
+        self,
+        make_map: MakeMap,
+        X: Any,
+        y: Any,
+        weight: Array | None,
+        s: int,
+        seed: int,
+        n: int | None = None,
+    ) -> SketchLike:
         """Find the distribution of s rows, or the one that was given; choose p.
 
         X may be some of n points.
@@ -360,7 +417,9 @@ class SketchedEstimator(BaseEstimator):
         kind, precomputed = WITH_P[self.sketch], self._is_precomputed()
         return choose_sketch(make_map, X, y, s, kind, seed, precomputed, weight, n)
 
-    def _grow_map(self, make_map, X, y, weight, seed):
+    def _grow_map(
+        self, make_map: MakeMap, X: Any, y: Any, weight: Array | None, seed: int
+    ) -> tuple[FeatureMap, Array]:
         """Do `_fit_map` with as many rows as pay."""
         if not isinstance(self.sketch, str):
             raise ValueError(
@@ -371,10 +430,13 @@ class SketchedEstimator(BaseEstimator):
         n = X.shape[0]
         s = min(FIRST_ROWS, n)
         first = self._get_distribution(make_map, X, y, weight, s, seed)
+        make_sketch: Any
         if isinstance(first, SubSampling):
             make_sketch = SubSampling
         else:
-            p = first.p if self.sketch in WITH_P else None
+            p = None
+            if isinstance(first, PSparsified) and self.sketch in WITH_P:
+                p = first.p
             make_sketch = partial(get_sketch, self.sketch, p=p)
         features = GrowingFeatures(make_map, make_sketch, X, seed)
         feature_map, Z, self.growth_ = self._grow(features, X, y, weight, seed, rtol)
@@ -388,12 +450,18 @@ class SketchedEstimator(BaseEstimator):
             )
         return feature_map, Z
 
-    def _most_rows(self, n):
+    def _most_rows(self, n: int) -> int:
         """Tell how far n_components="auto" may grow, by the memory for features."""
         limit = check_memory_limit(self.memory_limit)
         return min(n, MAX_ROWS, max(FIRST_ROWS, limit // (GROWTH_ARRAYS * 8 * n)))
 
-    def _in_blocks(self, method, X, out=None, *aligned):
+    def _in_blocks(
+        self,
+        method: Callable[..., AnyArray],
+        X: Any,
+        out: AnyArray | None = None,
+        *aligned: AnyArray | None,
+    ) -> AnyArray:
         """Apply a method to points: those of a source, or for `out`, block by block.
 
         The method also takes rows of further arrays, or None where these are None.
@@ -434,7 +502,7 @@ class SketchedEstimator(BaseEstimator):
                 ) from error
         return out
 
-    def save(self, path):
+    def save(self, path: Path) -> None:
         """Write the estimator, fitted or not, to a file.
 
         Parameters
@@ -446,7 +514,7 @@ class SketchedEstimator(BaseEstimator):
         saving.save(self, path)
 
     @classmethod
-    def load(cls, path):
+    def load(cls, path: Path) -> Self:
         """Read an estimator of this class that `save` wrote.
 
         Parameters
@@ -465,7 +533,7 @@ class SketchedEstimator(BaseEstimator):
             )
         return model
 
-    def check_learnt(self):
+    def check_learnt(self) -> None:
         """Check that what was learnt fits together, for an estimator out of a file."""
         if self.n_features_in_ != self.feature_map_.n_features_in_:
             raise ValueError(
@@ -479,33 +547,33 @@ class SketchedEstimator(BaseEstimator):
             raise ValueError(f"kernel={self.kernel!r}, but the map has {self.kernel_}")
 
     @property
-    def _of_map(self):
+    def _of_map(self) -> FeatureMap:
         check_is_fitted(self)
         return self.feature_map_
 
     @property
-    def landmarks_(self):
+    def landmarks_(self) -> CheckedPoints | None:
         """The points of the fit that predictions need, (m, d)."""
         return self._of_map.landmarks_
 
     @property
-    def sketch_(self):
+    def sketch_(self) -> Sketch:
         """The drawn sketch."""
         return self._of_map.sketch_
 
     @property
-    def kernel_(self):
+    def kernel_(self) -> Kernel:
         """The kernel, its gamma a number."""
         return self._of_map.kernel_
 
     @property
-    def metric_(self):
+    def metric_(self) -> Array | None:
         """L, of which the kernel sees L·x; None if there is none."""
         metric = self._of_map.kernel_.metric
         return None if metric is None else metric.L
 
 
-def _warn_if_too_many(s, n):
+def _warn_if_too_many(s: int, n: int) -> None:
     """Warn if a sketch was to have more rows than there are points."""
     if s > n:
         warnings.warn(
@@ -516,24 +584,26 @@ def _warn_if_too_many(s, n):
         )
 
 
-def _take_part(arrays, rows):
+def _take_part(arrays: Sequence[AnyArray | None], rows: slice) -> list[AnyArray | None]:
     return [None if array is None else array[rows] for array in arrays]
 
 
-def _mean_loss(loss, decisions, targets, weight):
+def _mean_loss(
+    loss: Loss, decisions: AnyArray, targets: AnyArray, weight: Array | None
+) -> float:
     """Average the loss of decisions over points."""
     targets = loss.check_targets(targets)
     values = loss.value(decisions, targets, axis=1 if targets.ndim > 1 else None)
     return float(np.average(values, weights=weight))
 
 
-def _are_equal(sketch, other):
+def _are_equal(sketch: Sketch, other: Sketch) -> bool:
     """Tell whether two sketches, drawn from one seed, are of the same distribution."""
     same = np.array_equal(sketch.indices, other.indices)
     return same and sketch.scale == other.scale
 
 
-def _name_text_columns(X):
+def _name_text_columns(X: Any) -> str:
     """Name the columns of a frame that hold text, for a message."""
     dtypes = getattr(X, "dtypes", None)
     columns = getattr(X, "columns", None)
@@ -555,7 +625,26 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
     where to start, or None; and `_decision_shape`, that of what a point gets.
     """
 
-    def fit(self, X, y, sample_weight=None, *, checkpoint=None):
+    if TYPE_CHECKING:
+        loss_: Loss
+        coef_: Array
+        intercept_: Any  # float, or an array
+        dual_coef_: Array
+        alpha_: float
+        n_iter_: int
+        dual_gap_: float
+        objective_: float
+        converged_: bool
+        history_: list[Iteration]
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: npt.ArrayLike | None = None,
+        *,
+        checkpoint: Path | None = None,
+    ) -> Self:
         """Fit the machine.
 
         Parameters
@@ -586,7 +675,9 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
             self._fit_checked(X, y, weight)
             return self
 
-    def _fit_checked(self, X, y, weight, begin=None):
+    def _fit_checked(
+        self, X: Any, y: Any, weight: Array | None, begin: Begin | None = None
+    ) -> Any:
         """Fit to what `_check_data` returns; return the features, or None.
 
         `begin`, if given, is a function of features, targets, alpha and weights that
@@ -605,10 +696,10 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
                 if self._fit_exactly(make_map(None), X, y, balanced):
                     _warn_if_too_many(self._n_rows(X.shape[0]), X.shape[0])
                     return None
-            options = {}
+            options: dict[str, Any] = {}
             if self._takes_factored_features() or storage != "auto":
-                alpha = self._get_alpha(self.alpha, y, balanced)
-                options = dict(form="features", alpha=alpha, storage=storage)
+                least = self._get_alpha(self.alpha, y, balanced)
+                options = dict(form="features", alpha=least, storage=storage)
             feature_map, Z = self._fit_map(make_map, X, y, balanced, seed, **options)
         else:
             feature_map = self.feature_map_
@@ -623,11 +714,14 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
         self._keep(feature_map, result)
         return Z
 
-    def _settle_alpha(self, Z, X, y, weight):
+    def _settle_alpha(
+        self, Z: Any, X: Any, y: Any, weight: Array | None
+    ) -> float | str:
         """Find alpha of the last fit, if it takes more than n to tell it."""
-        return self.alpha
+        found: float | str = self.alpha
+        return found
 
-    def _is_exact(self, kernel, X):
+    def _is_exact(self, kernel: Kernel, X: Any) -> bool:
         """Tell whether the machine is ridge regression on all points."""
         if is_auto(self.n_components, "n_components") or sp.issparse(X):
             return False
@@ -641,9 +735,11 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
         many = X.shape[0] >= EXACT_POINTS
         return kernel.centred and plain and squares and single and many
 
-    def _fit_exactly(self, feature_map, X, y, weight):
+    def _fit_exactly(
+        self, feature_map: FeatureMap, X: Any, y: Any, weight: Array | None
+    ) -> bool:
         """Fit all points as landmarks; tell whether that has converged."""
-        vars(self).pop("growth_", None)
+        self.__dict__.pop("growth_", None)
         if self.max_iter is not None:
             check_int(self.max_iter, "max_iter", minimum=1)
         X = feature_map.fit_all_points(X)
@@ -664,13 +760,21 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
         self._made_with = {}  # a warm start needs features
         return True
 
-    def _choose_kernel(self, X, labels, y, weight, seed, gamma):
+    def _choose_kernel(
+        self,
+        X: Any,
+        labels: Any,
+        y: Any,
+        weight: Array | None,
+        seed: int,
+        gamma: float | str | None,
+    ) -> Kernel:
         """Find the kernel: that of the parameters, by folds, or learnt from targets y.
 
         Its gamma may still be a rule.
         """
         for name in ("rounds_", "_penalty"):
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
         if self._learns_kernel():
             rows = LEARNT_ROWS
             if not is_auto(self.n_components, "n_components"):
@@ -686,11 +790,11 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
             gamma = choose_gamma(self, X, labels, weight, seed)
         return self._named_kernel(gamma)
 
-    def _learning_options(self):
+    def _learning_options(self) -> dict[str, Any]:
         """Tell how targets are learnt from: see `MetricLearner`."""
         return {}
 
-    def _learn_targets(self, y):
+    def _learn_targets(self, y: Source) -> "Reweigh":
         """Learn what all targets have in common, of a `Source` of them.
 
         Returns a function of some targets and their weights, or None, that does what
@@ -699,11 +803,12 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
         self._encode_chunk(np.asarray(y[:1]))
         return lambda y, weight: weight
 
-    def _encode_chunk(self, y):
+    def _encode_chunk(self, y: Any) -> Array:
         """Encode some of the targets, after `_learn_targets`."""
-        return self._encode(y)
+        found: Array = self._encode(y)
+        return found
 
-    def _takes_factored_features(self):
+    def _takes_factored_features(self) -> bool:
         """Tell whether there is one output, of a smooth loss.
 
         Products of several outputs with an array cost less, and corners need it.
@@ -711,7 +816,9 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
         loss = LOSSES.get(str(getattr(self, "loss", "pinball")))
         return loss is not None and loss().smooth and not self._decision_shape()
 
-    def _check_data(self, X, y, sample_weight, reset=True):
+    def _check_data(
+        self, X: Any, y: Any, sample_weight: npt.ArrayLike | None, reset: bool = True
+    ) -> tuple[Any, Any, Array | None]:
         """Check the data; return X, y, and weights or None, as arrays."""
         X, y = self._check_points(X, reset, y=y, **self._y_options())
         if self._y_options().get("y_numeric") and y.dtype.kind not in "biuf":
@@ -726,24 +833,26 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
                 "X must be a square matrix, K of all pairs of points, for a "
                 f"precomputed kernel, got shape {X.shape}"
             )
+        weight: Array | None = None
         if sample_weight is not None:
-            sample_weight = _check_sample_weight(
+            checked: Array = _check_sample_weight(
                 sample_weight, X, dtype=np.float64, ensure_non_negative=True
             )
             with np.errstate(over="ignore"):
-                total = sample_weight.sum()
+                total = checked.sum()
             if not np.isfinite(total):
                 raise ValueError(
                     "sample_weight must have a finite sum, but it overflows float64; "
                     "divide all weights by the largest one"
                 )
-        return X, y, sample_weight
+            weight = checked
+        return X, y, weight
 
-    def _balance(self, y, weight):
+    def _balance(self, y: Any, weight: Array | None) -> Array | None:
         """Return weights, those of classes included."""
         return weight
 
-    def _warm_model(self):
+    def _warm_model(self) -> tuple[Array, Any] | None:
         """Find the model of the last fit, if this one is to begin there."""
         if not self.warm_start or not hasattr(self, "feature_map_"):
             return None
@@ -753,7 +862,7 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
             return None
         return self.coef_, self.intercept_
 
-    def _map_parameters(self):
+    def _map_parameters(self) -> dict[str, Any]:
         """Collect what another map is made of."""
         names = (
             "kernel", "gamma", "metric", "feature_groups", "sketch", "n_components",
@@ -766,7 +875,16 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
             found["feature_groups"] = tuple(np.asarray(self.feature_groups).tolist())
         return found
 
-    def _solve(self, Z, y, weight, alphas, *, start=None, warm=False):
+    def _solve(
+        self,
+        Z: Any,
+        y: Any,
+        weight: Array | None,
+        alphas: Sequence[float | str],
+        *,
+        start: "StartLike | None" = None,
+        warm: bool = False,
+    ) -> "list[SolveResult]":
         """Solve on features; return a result for each alpha."""
         options = self._solve_options(weight)
         Z = as_features(Z, resolve_n_threads(self.n_threads))  # for a pilot as well
@@ -790,7 +908,7 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
             **options,
         )
 
-    def _solve_options(self, weight):
+    def _solve_options(self, weight: Array | None) -> dict[str, Any]:
         """Collect what a pilot fit shares with the fit itself."""
         return dict(
             sample_weight=weight,
@@ -798,22 +916,30 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
             n_threads=self.n_threads,
         )
 
-    def _get_alpha(self, alpha, y, weight):
+    def _get_alpha(self, alpha: float | str, y: Any, weight: Array | None) -> float:
         """Make alpha a number."""
         if is_auto(alpha, "alpha"):
             alpha = default_alpha(len(y), weight, self._default_penalty())
             return alpha / self._alpha_unit(y, weight)
         return check_positive(alpha, "alpha")
 
-    def _default_penalty(self):
+    def _default_penalty(self) -> float:
         """Return n·alpha, as it was learnt with the kernel or by default."""
         return getattr(self, "_penalty", DEFAULT_PENALTY)
 
-    def _alpha_unit(self, y, weight):
+    def _alpha_unit(self, y: Any, weight: Array | None) -> float:
         """Compute what default alphas are divided by, so that no unit of y matters."""
         return 1.0
 
-    def _grow(self, features, X, y, weight, seed, rtol):
+    def _grow(
+        self,
+        features: GrowingFeatures,
+        X: Any,
+        y: Any,
+        weight: Array | None,
+        seed: int,
+        rtol: float,
+    ) -> tuple[FeatureMap, Array, list[Growth]]:
         """Grow until the loss of points that are held out stops falling."""
         n = X.shape[0]
         order = np.random.default_rng(seed).permutation(n)
@@ -821,7 +947,7 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
         weights = [None if weight is None else weight[part] for part in (held, rest)]
         loss = None
 
-        def held_out_loss(feature_map, Z):
+        def held_out_loss(feature_map: FeatureMap, Z: Array) -> float:
             nonlocal loss
             if len(held) == 0:  # too few points: all of them are landmarks
                 return 0.0
@@ -833,7 +959,13 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
 
         return grow(features, held_out_loss, rtol, self._most_rows(n))
 
-    def loss_of_decisions(self, decisions, targets, weight, loss=None):
+    def loss_of_decisions(
+        self,
+        decisions: AnyArray,
+        targets: AnyArray,
+        weight: Array | None,
+        loss: Loss | None = None,
+    ) -> float:
         """Average a loss, by default that of the last fit, over points.
 
         Parameters
@@ -850,10 +982,10 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
         """
         return _mean_loss(loss or self.loss_, decisions, targets, weight)
 
-    def _keep(self, feature_map, result):
+    def _keep(self, feature_map: FeatureMap, result: "SolveResult") -> None:
         """Set what was learnt."""
         for name in ("compression_", "calibration_", "_batches"):
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
         if getattr(self, "feature_map_", None) is not feature_map:
             self._made_with = self._map_parameters()
         self.feature_map_ = feature_map
@@ -867,7 +999,7 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
         self.converged_ = result.converged
         self.history_ = result.history
 
-    def compress(self, k, X=None):
+    def compress(self, k: int, X: Any = None) -> Self:
         """Make a model of k of the landmarks, which predicts m/k times as fast.
 
         Landmarks are chosen one by one, so that the prediction without the intercept
@@ -895,7 +1027,7 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
             X = self._check_points(X, reset=False)
         model, feature_map = copy(self), copy(self.feature_map_)
         for name in ("_batches", "calibration_"):
-            vars(model).pop(name, None)
+            model.__dict__.pop(name, None)
         feature_map.memory_limit = self.memory_limit
         model.feature_map_, model.coef_, model.compression_ = compress(
             feature_map, self.coef_, self.dual_coef_, self.alpha_, k, X
@@ -904,7 +1036,7 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
         model.dual_coef_ = model.feature_map_.fold(model.coef_)
         return model
 
-    def check_learnt(self):
+    def check_learnt(self) -> None:
         """Check shapes of the model, and that nothing that was learnt is missing."""
         super().check_learnt()
         shape = self._decision_shape()
@@ -921,7 +1053,7 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
         if missing:
             raise ValueError(f"{missing[0]} is missing")
 
-    def predict_gradient(self, X):
+    def predict_gradient(self, X: Any) -> AnyArray:
         """Compute the gradient of the function that was learnt, at points.
 
         That of predictions, of all levels, or of the decision function.
@@ -939,16 +1071,22 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
         """
         return self._in_blocks(self._find_gradient, X)
 
-    def _find_gradient(self, X):
-        return self.feature_map_.gradient_folded(self._check_new(X), self.dual_coef_)
+    def _find_gradient(self, X: Any) -> Array:
+        found: Array = self.feature_map_.gradient_folded(
+            self._check_new(X), self.dual_coef_
+        )
+        return found
 
-    def _check_new(self, X):
+    def _check_new(self, X: Any) -> Any:
         """Check new points; those of a source are, in its blocks."""
         return X if isinstance(X, Source) else self._check_points(X, reset=False)
 
-    def _decide(self, X):
+    def _decide(self, X: Any) -> Array:
         """Compute Z @ coef_ + intercept_ of new points."""
         check_is_fitted(self)
         X = self._check_new(X)
         with single_threaded_blas():
-            return self.feature_map_.predict_folded(X, self.dual_coef_, self.intercept_)
+            found: Array = self.feature_map_.predict_folded(
+                X, self.dual_coef_, self.intercept_
+            )
+            return found

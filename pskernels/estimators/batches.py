@@ -9,13 +9,16 @@ alone.  Nothing else is kept of a row.
 
 import math
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.utils.metaestimators import available_if
 
 from pskernels._products import EPS
 from pskernels._robust import scale_of
 from pskernels._threads import resolve_n_threads, single_threaded_blas
+from pskernels._types import Array
 from pskernels._validation import check_option, check_positive, check_real_array
 from pskernels.estimators.defaults import default_alpha, is_auto
 from pskernels.estimators.state import all_or_nothing
@@ -25,6 +28,10 @@ from pskernels.outputs import Outputs
 from pskernels.passes import Model, PassProblem, Request, answer, solve_squares
 from pskernels.solvers import Adam, SolveResult, get_solver, solve
 from pskernels.solvers.base import warn_if_not_converged
+
+if TYPE_CHECKING:
+    from pskernels.losses import Loss
+    from pskernels.passes import Answer, Outcome
 
 # Adam's by default: rows of a step, and its length in the unit of targets.  Of the
 # steps 0.001 to 0.05 and batches of 1 and 32, for three losses and first batches of
@@ -40,21 +47,21 @@ FROM_ZERO = 16
 class Batches:
     """What is kept of the rows so far."""
 
-    given: dict  # parameters that must not change
+    given: dict[str, Any]  # parameters that must not change
     n_first: int  # rows of the first batch
     unit: float  # of targets, which alpha is divided by
-    shift: np.ndarray | float  # of outputs: what is taken from targets of squares
+    shift: Array | float  # of outputs: what is taken from targets of squares
     outputs: Outputs
     n_batches: int = 0
     n_rows: int = 0
     total: float = 0.0  # what rows count
     is_whole: bool = True  # whether they count whole numbers of times
-    answers: tuple | None = None  # for each output, sums of squares
+    answers: "tuple[Answer, ...] | None" = None  # for each output, sums of squares
     adam: Adam | None = None
-    state: np.ndarray | None = None  # of Adam
+    state: Array | None = None  # of Adam
     n_steps: int = 0
 
-    def add_rows(self, weight):
+    def add_rows(self, weight: Array) -> "Batches":
         """Count the rows of a batch."""
         return replace(
             self,
@@ -64,14 +71,14 @@ class Batches:
             is_whole=self.is_whole and bool((weight == np.floor(weight)).all()),
         )
 
-    def alpha(self, alpha, penalty):
+    def alpha(self, alpha: float | str, penalty: float) -> float:
         """Make alpha a number, by the rows so far and n·alpha, if it is "auto"."""
         if not is_auto(alpha, "alpha"):
             return check_positive(alpha, "alpha")
         n = self.total if self.is_whole else self.n_rows
         return default_alpha(n, penalty=penalty) / self.unit
 
-    def make_state(self, coef, intercept):
+    def make_state(self, coef: Array, intercept: npt.ArrayLike) -> Array:
         """Make Adam's state at a model: coefficients (r,) or (r, d)."""
         theta = self.outputs.theta(coef.reshape(len(coef), -1))
         state = np.zeros((4, theta.size + self.outputs.d))
@@ -79,19 +86,36 @@ class Batches:
         state[0, theta.size :] = intercept
         return state
 
-    def model(self):
+    def model(self) -> tuple[Array, Array]:
         """Return coefficients (r, d) and intercepts (d,) of Adam's state."""
+        assert self.state is not None
         theta, intercept = np.split(self.state[0].copy(), [-self.outputs.d])
         return self.outputs.coef(theta.reshape(self.outputs.k, -1)), intercept
 
 
-class LearnsFromBatches:
+if TYPE_CHECKING:  # what a machine of scikit-learn has, which comes without types
+    from sklearn.base import BaseEstimator as _Estimator
+else:
+    _Estimator = object
+
+
+class LearnsFromBatches(_Estimator):
     """What machines add to learn from batches."""
+
+    if TYPE_CHECKING:
+        loss_: Loss
 
     takes_batches = True  # searches do not
 
     @available_if(lambda self: self.takes_batches)
-    def partial_fit(self, X, y, sample_weight=None, *, landmarks=None):
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: npt.ArrayLike | None = None,
+        *,
+        landmarks: Any = None,
+    ) -> Self:
         """Learn from a batch of rows, beside those of earlier calls.
 
         With the squared loss, the model is the ridge regression of all rows so far, on
@@ -119,7 +143,14 @@ class LearnsFromBatches:
         """
         return self._fit_batch(X, y, sample_weight, landmarks)
 
-    def _fit_batch(self, X, y, sample_weight, landmarks, **options):
+    def _fit_batch(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: npt.ArrayLike | None,
+        landmarks: Any,
+        **options: Any,
+    ) -> Self:
         with all_or_nothing(self), single_threaded_blas():
             batches = getattr(self, "_batches", None)
             is_fitted = hasattr(self, "feature_map_")
@@ -158,27 +189,28 @@ class LearnsFromBatches:
             self._batches = batches
         return self
 
-    def _learn_batch(self, y):
+    def _learn_batch(self, y: Any, **options: Any) -> None:
         """Learn what all targets have in common, by those of the first batch."""
         self._encode(y)
 
-    def _encode_batch(self, y, weight):
+    def _encode_batch(self, y: Any, weight: Array) -> tuple[Array, Array]:
         """Check and encode the targets of a batch; return them, and weights."""
         return self._encode(y), self._weigh_batch(y, weight)
 
-    def _weigh_batch(self, y, weight):
+    def _weigh_batch(self, y: Any, weight: Array) -> Array:
         """Return weights, those of classes included, where these are given."""
         return weight
 
-    def _fixed_parameters(self):
+    def _fixed_parameters(self) -> dict[str, Any]:
         """Collect what sums and Adam's state are of."""
         names = ("loss", "fit_intercept", "solver", "quantiles")
         return {name: getattr(self, name) for name in names if hasattr(self, name)}
 
-    def _begin_batches(self, X, y, weight):
+    def _begin_batches(self, X: Any, y: Any, weight: Array) -> Batches:
         """Find out what does not change later."""
         is_squared = getattr(self, "loss", None) == "squared"
-        adam, shift = None, 0.0
+        adam = None
+        shift: Array | float = 0.0
         if is_squared:
             self.loss_, output_matrix = Squared(), self.output_matrix
             get_solver(self.solver, self.loss_)  # which is checked, and not used
@@ -204,7 +236,9 @@ class LearnsFromBatches:
         given = self._fixed_parameters()
         return Batches(given, len(y), unit, shift, outputs, adam=adam)
 
-    def _fit_map_to_batch(self, X, labels, y, weight, landmarks):
+    def _fit_map_to_batch(
+        self, X: Any, labels: Any, y: Any, weight: Array | None, landmarks: Any
+    ) -> None:
         """Fit the map to the first batch, or to given points."""
         if self._is_precomputed():
             raise ValueError("a precomputed kernel has no landmarks to be kept")
@@ -222,7 +256,7 @@ class LearnsFromBatches:
         )
         self._made_with = self._map_parameters()
 
-    def _get_adam(self, y, weight):
+    def _get_adam(self, y: Any, weight: Array) -> Adam:
         """Take the solver that was given, or one whose steps fit the targets."""
         if isinstance(self.solver, Adam):
             return self.solver
@@ -237,10 +271,12 @@ class LearnsFromBatches:
             unit = 1.0 if self._has_solution(y) else FROM_ZERO
         return Adam(learning_rate=LEARNING_RATE * unit, batch_size=STEP_ROWS)
 
-    def _n_threads(self):
+    def _n_threads(self) -> int:
         return resolve_n_threads(self.n_threads)
 
-    def _add_squares(self, batches, X, y, weight):
+    def _add_squares(
+        self, batches: Batches, X: Any, y: Any, weight: Array
+    ) -> tuple[Batches, SolveResult]:
         """Add the sums of a batch; solve for all rows."""
         features = as_features(self.feature_map_.transform(X), self._n_threads())
         Y = _by_output(self.loss_, y)
@@ -248,7 +284,8 @@ class LearnsFromBatches:
         origin = Model(np.zeros(features.r), 0.0, 0.0)
         request = Request((), origin, error=0.0, survey=True)
         found, gram = [], None  # which all outputs share
-        for row in Y - batches.shift[:, None]:
+        shifts = np.atleast_1d(batches.shift)
+        for row in Y - shifts[:, None]:
             found.append(
                 answer(features, self.loss_, row, weight, request, fit_intercept, gram)
             )
@@ -265,7 +302,7 @@ class LearnsFromBatches:
             _solve_sums(
                 PassProblem(
                     frame=features,
-                    largest=sums.largest,
+                    largest=cast(Array, sums.largest),  # of a survey
                     sum_error=EPS / 2 * (batches.n_rows + 64),
                     loss=self.loss_,
                     alpha=alpha,
@@ -276,13 +313,15 @@ class LearnsFromBatches:
                 sums.scaled(1 / batches.total),
                 self.tol,
             )
-            for sums, shift in zip(found, batches.shift, strict=True)
+            for sums, shift in zip(found, shifts, strict=True)
         ]
         result = self._as_result(outcomes, alpha)
         warn_if_not_converged(result)
         return batches, result
 
-    def _go_on(self, batches, X, y, weight):
+    def _go_on(
+        self, batches: Batches, X: Any, y: Any, weight: Array
+    ) -> tuple[Batches, SolveResult]:
         """Fit to the first batch, if that is possible; take steps with others."""
         is_first, batches = batches.n_batches == 0, batches.add_rows(weight)
         alpha = batches.alpha(self.alpha, self._default_penalty())
@@ -301,9 +340,8 @@ class LearnsFromBatches:
             # Adam learns how large gradients are, and does not move
             batches = self._take_steps(batches, Z, y, weight, state, alpha, rate=0.0)
             return batches, result
-        state = batches.state
-        if state is not None:
-            state = state.copy()
+        if batches.state is not None:
+            state = batches.state.copy()
         elif hasattr(self, "coef_"):
             state = batches.make_state(self.coef_, self.intercept_)
         else:
@@ -314,11 +352,21 @@ class LearnsFromBatches:
         batches = self._take_steps(batches, Z, y, weight, state, alpha, rate)
         return batches, self._result_of_state(batches, alpha)
 
-    def _take_steps(self, batches, Z, y, weight, state, alpha, rate):
+    def _take_steps(
+        self,
+        batches: Batches,
+        Z: Array,
+        y: Any,
+        weight: Array,
+        state: Array,
+        alpha: float,
+        rate: float,
+    ) -> Batches:
         """Go over a batch with Adam, whose state is changed in place."""
         Y = _by_output(self.loss_, y)
         points = WeightedLoss(self.loss_, Y, weight / weight.sum(), self._n_threads())
         order = np.arange(len(y))
+        assert batches.adam is not None
         if batches.adam.shuffle:
             np.random.default_rng([self._seed(), batches.n_steps]).shuffle(order)
         n_steps = batches.adam.take_steps(
@@ -335,22 +383,23 @@ class LearnsFromBatches:
             raise ValueError("steps overflow float64; scale y, or give a solver")
         return replace(batches, state=state, n_steps=batches.n_steps + n_steps)
 
-    def _has_solution(self, y):
+    def _has_solution(self, y: Any) -> bool:
         """Tell whether every output has both classes, if these are classes."""
         return not self.loss_.classification or bool(np.ptp(y, axis=0).all())
 
-    def _result_of_state(self, batches, alpha):
+    def _result_of_state(self, batches: Batches, alpha: float) -> SolveResult:
         """Make a result of Adam's model, which has no certificate."""
-        coef, intercept = batches.model()
+        coef, intercepts = batches.model()
+        intercept: Array | float = intercepts
         if not self._decision_shape():
-            coef, intercept = coef[:, 0], float(intercept[0])
+            coef, intercept = coef[:, 0], float(intercepts[0])
         return SolveResult(
             coef=coef,
             intercept=intercept,
             objective=np.nan,
             null_objective=np.nan,
             dual_gap=np.nan,
-            dual=None,
+            dual=None,  # type: ignore[arg-type]  # which nobody asks for
             converged=False,
             n_iter=batches.n_steps,
             history=[],
@@ -362,7 +411,7 @@ class LearnsFromBatches:
         )
 
 
-def _get_outputs(output_matrix, d):
+def _get_outputs(output_matrix: npt.ArrayLike | str | None, d: int) -> Outputs:
     """Make outputs of a matrix that is given."""
     if isinstance(output_matrix, str) and output_matrix == "residual":
         raise ValueError("output_matrix='residual' needs all points: use fit")
@@ -374,22 +423,24 @@ def _get_outputs(output_matrix, d):
     return Outputs.of_matrix(check_real_array(output_matrix, "output_matrix"), d)
 
 
-def _by_output(loss, y):
+def _by_output(loss: "Loss", y: Array) -> Array:
     """Check encoded targets, and make them of shape (outputs, rows)."""
     return np.ascontiguousarray(loss.check_targets(y).T).reshape(-1, len(y))
 
 
-def _null_objective(sums, total, fit_intercept):
+def _null_objective(sums: "Answer", total: float, fit_intercept: bool) -> float:
     """Find the objective of the best constant, or of 0, by sums at the first shift."""
     value, flow = sums.value.sum() / total, sums.flow.sum() / total
     return max(float(value - flow**2 / 2), 0.0) if fit_intercept else float(value)
 
 
-def _solve_sums(problem, sums, tol):
+def _solve_sums(problem: PassProblem, sums: "Answer", tol: float) -> "Outcome":
     """Solve squares, given their sums: the only pass."""
     fit = solve_squares(problem, tol, max_passes=1)
     next(fit)
     try:
         fit.send(sums)
     except StopIteration as end:
-        return end.value
+        outcome: Outcome = end.value
+        return outcome
+    raise RuntimeError("squares took a second pass")

@@ -8,14 +8,18 @@ Predictions of held-out points are kept, so that every coverage has its scores
 (`pskernels.conformal`).
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.base import clone
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import check_is_fitted
 
 from pskernels._threads import resolve_n_threads, single_threaded_blas
+from pskernels._types import AnyArray, Array, Indices, Path
 from pskernels._validation import (
     check_memory_limit,
     check_open_probability,
@@ -30,11 +34,17 @@ from pskernels.losses import check_weights
 from pskernels.solvers.loo import RidgeOfPoints, fit_without_folds
 from pskernels.sources import is_source
 
+if TYPE_CHECKING:
+    from pskernels.features import BlockFeatures
+
 METHODS = ("split", "cv+", "jackknife+")
 
 # Points that "split" holds out: a share of all, and at most so many, by which coverage
 # is off by 0.6 points (one standard deviation, at 90 %).
 HELD_OUT, MOST_HELD_OUT = 0.25, 2500
+# fit(X, y, weight, groups)
+FitPart: TypeAlias = Callable[[Any, Any, Any, Any], object]
+
 # Folds of "cv+".
 FOLDS = 5
 
@@ -54,12 +64,12 @@ class ColumnModel:
         None means that of the machine that it belongs to.
     """
 
-    coef: np.ndarray
-    intercept: np.ndarray
+    coef: Array
+    intercept: Array
     folded: bool = True
     feature_map: FeatureMap | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for one in (self.coef, self.intercept):
             if not _is_float64(one):
                 raise ValueError("a model of columns must have finite float64 arrays")
@@ -72,17 +82,17 @@ class ColumnModel:
             )
 
     @property
-    def n_columns(self):
+    def n_columns(self) -> int:
         """How many columns there are."""
         return len(self.intercept)
 
-    def predict(self, X, feature_map):
+    def predict(self, X: Any, feature_map: FeatureMap) -> Array:
         """Predict all columns, (n, columns); the map is that of the machine."""
         feature_map = self.feature_map or feature_map
         predict = feature_map.predict_folded if self.folded else feature_map.predict
         return predict(X, self.coef, self.intercept)
 
-    def check_rows(self, feature_map):
+    def check_rows(self, feature_map: FeatureMap) -> None:
         """Check that coefficients are those of the map of the machine."""
         feature_map = self.feature_map or feature_map
         rows = feature_map.rank_
@@ -107,11 +117,11 @@ class PointModels:
     """
 
     columns: ColumnModel
-    turned: np.ndarray
-    changes: np.ndarray
+    turned: Array
+    changes: Array
     fit_intercept: bool
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         arrays = all(map(_is_float64, (self.turned, self.changes)))
         if not (arrays and isinstance(self.columns, ColumnModel)):
             raise ValueError("models without a point must have finite float64 arrays")
@@ -123,19 +133,19 @@ class PointModels:
             )
 
     @property
-    def n_columns(self):
+    def n_columns(self) -> int:
         """How many machines there are."""
         return len(self.changes)
 
-    def check_rows(self, feature_map):
+    def check_rows(self, feature_map: FeatureMap) -> None:
         """Check that coefficients are those of the map of the machine."""
         self.columns.check_rows(feature_map)
 
-    def predict(self, X, feature_map):
+    def predict(self, X: Any, feature_map: FeatureMap) -> Array:
         """Predict f(x) and t(x), (n, 1 + r)."""
         return self.columns.predict(X, feature_map)
 
-    def ends(self, columns, chosen):
+    def ends(self, columns: Array, chosen: Indices) -> Array:
         """Make predictions by the machines without some points, of f(x) and t(x)."""
         found = columns[:, 1:] @ self.turned[chosen].T
         found += float(self.fit_intercept)
@@ -164,14 +174,14 @@ class Calibration:
     """
 
     method: str
-    y: np.ndarray
-    predicted: np.ndarray
-    folds: np.ndarray
-    models: tuple
-    weight: np.ndarray | None = None
-    groups: np.ndarray | None = None
+    y: AnyArray
+    predicted: Array
+    folds: Indices
+    models: tuple[Any, ...]
+    weight: Array | None = None
+    groups: AnyArray | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_option(self.method, "method", METHODS)
         weight = [] if self.weight is None else [self.weight]
         arrays = all(map(_is_float64, [self.y, self.predicted, *weight]))
@@ -196,23 +206,27 @@ class Calibration:
             raise ValueError("folds must be numbers of machines")
 
     @property
-    def n_machines(self):
+    def n_machines(self) -> int:
         """How many machines there are, K."""
         n_columns = sum(one.n_columns for one in self.models)
-        return n_columns // self.predicted.shape[1]
+        found: int = n_columns // self.predicted.shape[1]
+        return found
 
-    def predict(self, X, feature_map):
+    def predict(self, X: Any, feature_map: FeatureMap) -> Array:
         """Predict the columns of all machines, (n, K, columns).
 
         For "jackknife+" what they are made of: see `PointModels`.
         """
         if self.method == "jackknife+":
-            return self.models[0].predict(X, feature_map)
-        found = [one.predict(X, feature_map) for one in self.models]
-        found = found[0] if len(found) == 1 else np.hstack(found)
+            result: Array = self.models[0].predict(X, feature_map)
+            return result
+        parts = [one.predict(X, feature_map) for one in self.models]
+        found = parts[0] if len(parts) == 1 else np.hstack(parts)
         return found.reshape(len(found), self.n_machines, -1)
 
-    def take(self, chosen):
+    def take(
+        self, chosen: Indices
+    ) -> tuple[Array, Indices, Array, Array | None, float | None]:
         """Take some of the points, those of positive weight.
 
         Returns their predictions, folds, y and weights, and the mean of these.
@@ -226,12 +240,22 @@ class Calibration:
         return *parts, weight, weight.mean() if len(weight) else None
 
 
-class SplitsForIntervals:
+if TYPE_CHECKING:  # what a machine of scikit-learn has, which comes without types
+    from sklearn.base import BaseEstimator as _Estimator
+else:
+    _Estimator = object
+
+
+class SplitsForIntervals(_Estimator):
     """A mixin for searches: what they choose must not see the points that calibrate."""
 
-    calibration, interval_scores = None, "absolute"  # unless they are parameters
+    # unless they are parameters
+    calibration: str | None = None
+    interval_scores: str = "absolute"
 
-    def _fit_in_parts(self, X, y, weight, groups, fit):
+    def _fit_in_parts(
+        self, X: Any, y: Any, weight: Array | None, groups: Any, fit: FitPart
+    ) -> None:
         """Fit by a function of them, to all points, or to those not held out."""
         if self.calibration is None:
             fit(X, y, weight, groups)
@@ -244,14 +268,22 @@ class SplitsForIntervals:
         self._fit_and_calibrate(*keep_weighted(X, y, weight, groups), fit)
 
 
-class CalibratesIntervals:
+class CalibratesIntervals(_Estimator):
     """A mixin in front of a machine of one output, for intervals.
 
     The machine adds `_fit_columns`, which fits what intervals need, and `_ends`, which
     makes ends of intervals, units of their width, and shares.
     """
 
-    def fit(self, X, y, sample_weight=None, *, groups=None, checkpoint=None):
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: npt.ArrayLike | None = None,
+        *,
+        groups: Any = None,
+        checkpoint: Path | None = None,
+    ) -> Self:
         """Fit the machine, and what calibrates its intervals.
 
         Parameters
@@ -279,7 +311,8 @@ class CalibratesIntervals:
         if self.calibration is None:
             if groups is not None:
                 raise ValueError("groups are for intervals: choose a calibration")
-            return super().fit(X, y, sample_weight, checkpoint=checkpoint)
+            found: Self = super().fit(X, y, sample_weight, checkpoint=checkpoint)
+            return found
         method = check_option(self.calibration, "calibration", METHODS)
         if is_source(X):
             raise ValueError(
@@ -304,7 +337,7 @@ class CalibratesIntervals:
             )
         return self
 
-    def _check_calibrated(self, method, y):
+    def _check_calibrated(self, method: str, y: Any) -> None:
         """Check that there are intervals of such a kind."""
         if y.ndim > 1 and y.shape[1] > 1:
             raise ValueError(
@@ -326,10 +359,12 @@ class CalibratesIntervals:
                 f"a calibration needs {2 * FOLDS} points or more, got {len(y)}"
             )
 
-    def _fit_part(self, X, y, weight, groups):
+    def _fit_part(self, X: Any, y: Any, weight: Array | None, groups: Any) -> None:
         self._fit_checked(X, y, weight)
 
-    def _fit_and_calibrate(self, X, y, weight, groups, fit):
+    def _fit_and_calibrate(
+        self, X: Any, y: Any, weight: Array | None, groups: Any, fit: FitPart
+    ) -> None:
         """Fit to some points by a function, and calibrate by the others."""
         n = len(y)
         order = np.random.default_rng(self._seed()).permutation(n)
@@ -351,7 +386,9 @@ class CalibratesIntervals:
             labels[0],
         )
 
-    def _fit_by_folds(self, X, y, weight):
+    def _fit_by_folds(
+        self, X: Any, y: Any, weight: Array | None
+    ) -> tuple[Indices, Array, tuple[ColumnModel, ...]]:
         """Fit to all points, and without each fold: (folds, predictions, models)."""
         features = self._fit_checked(X, y, weight)
         n = len(y)
@@ -373,22 +410,25 @@ class CalibratesIntervals:
             return folds, predicted[:, None], (model,)
         Z, y = self.feature_map_.transform(X), self._encode(y)
         start = self.coef_, self.intercept_
-        coefs, intercepts, predicted = [], [], None
+        coefs, intercepts = [], []
+        predicted = np.empty((n, 0))
         for k in range(FOLDS):
             rest, held = np.flatnonzero(folds != k), np.flatnonzero(folds == k)
             some = None if weight is None else weight[rest]
             coef, intercept = self._fit_columns(Z[rest], y[rest], some, start)
             coefs.append(coef)
             intercepts.append(intercept)
-            if predicted is None:
+            if k == 0:
                 predicted = np.empty((n, len(intercept)))
             predicted[held] = Z[held] @ coef + intercept
         coef = self.feature_map_.fold(np.hstack(coefs))
         return folds, predicted, (ColumnModel(coef, np.concatenate(intercepts)),)
 
-    def _fit_machines(self, X, y, weight, folds):
+    def _fit_machines(
+        self, X: Any, y: Any, weight: Array | None, folds: Indices
+    ) -> tuple[Array, tuple[ColumnModel, ...]]:
         """Fit machines of their own: kernels that are learnt must not see the fold."""
-        models, predicted = [], None
+        models, predicted = [], np.empty((len(y), 0))
         for k in range(FOLDS):
             rest, held = np.flatnonzero(folds != k), np.flatnonzero(folds == k)
             machine = clone(self).set_params(
@@ -399,7 +439,7 @@ class CalibratesIntervals:
             X_rest, y_rest = _safe_split(self, X, y, rest)
             machine._fit_checked(X_rest, y_rest, some)
             model = machine._get_columns(X_rest, y_rest, some)
-            if predicted is None:
+            if k == 0:
                 predicted = np.empty((len(y), len(model.intercept)))
             X_held, _ = _safe_split(self, X, y, held, rest)
             predicted[held] = model.predict(X_held, machine.feature_map_)
@@ -408,15 +448,19 @@ class CalibratesIntervals:
             )
         return predicted, tuple(models)
 
-    def _has_closed_form(self):
+    def _has_closed_form(self) -> bool:
         """Tell whether machines of folds are ridge regressions, of one output."""
         return False
 
-    def _fit_by_points(self, X, y, weight):
+    def _fit_by_points(
+        self, X: Any, y: Any, weight: Array | None
+    ) -> tuple[Indices, Array, tuple[PointModels]]:
         """Fit to all points, and without each: (machines, predictions, models)."""
-        ridge = None
+        ridge: RidgeOfPoints | None = None
 
-        def begin(features, y, alpha, weight):
+        def begin(
+            features: "BlockFeatures", y: Any, alpha: float, weight: Array | None
+        ) -> "tuple[BlockFeatures, tuple[Array, float]]":
             nonlocal ridge
             ridge = RidgeOfPoints(
                 features,
@@ -428,6 +472,7 @@ class CalibratesIntervals:
             return ridge.features, (ridge.coef, ridge.intercept)
 
         self._fit_checked(X, y, weight, begin)
+        assert ridge is not None
         found = ridge.leave_out()
         columns = ColumnModel(
             np.column_stack([ridge.coef, found.turn]),
@@ -440,8 +485,14 @@ class CalibratesIntervals:
         return np.arange(len(y)), found.predictions[:, None], (model,)
 
     def predict_interval(
-        self, X, coverage=0.9, *, groups=None, sample_weight=None, out=None
-    ):
+        self,
+        X: Any,
+        coverage: float = 0.9,
+        *,
+        groups: Any = None,
+        sample_weight: npt.ArrayLike | None = None,
+        out: AnyArray | None = None,
+    ) -> Array:
         """Predict intervals that contain a share of the targets.
 
         Parameters
@@ -487,12 +538,15 @@ class CalibratesIntervals:
         if calibration is None:
             if groups is not None or sample_weight is not None:
                 raise ValueError("groups and weights are for calibrated intervals")
-            return self._in_blocks(lambda X: self._guess_interval(X, coverage), X, out)
+            result: Array = self._in_blocks(
+                lambda X: self._guess_interval(X, coverage), X, out
+            )
+            return result
         groups = self._check_new_groups(groups, "predict_interval")
         if sample_weight is not None:
             sample_weight = np.asarray(sample_weight, np.float64)
 
-        def interval(X, groups, weight):
+        def interval(X: Any, groups: Any, weight: Array | None) -> Array:
             columns = self._predict_columns(X)
             found = np.empty((len(columns), 2), columns.dtype)
             if weight is not None:
@@ -502,9 +556,10 @@ class CalibratesIntervals:
                 found[rows] = self._bound(columns[rows], coverage, chosen, some)
             return found
 
-        return self._in_blocks(interval, X, out, groups, sample_weight)
+        result = self._in_blocks(interval, X, out, groups, sample_weight)
+        return result
 
-    def _check_new_groups(self, groups, method):
+    def _check_new_groups(self, groups: Any, method: str) -> AnyArray | None:
         """Make labels of new points an array; the fit must have had some, too."""
         if (groups is None) != (self.calibration_.groups is None):
             raise ValueError(
@@ -512,17 +567,17 @@ class CalibratesIntervals:
             )
         return None if groups is None else np.asarray(groups)
 
-    def _get_calibration(self):
+    def _get_calibration(self) -> Calibration | None:
         """Find the calibration of the fit, or None."""
         return getattr(self, "calibration_", None)
 
-    def _predict_columns(self, X):
+    def _predict_columns(self, X: Any) -> Array:
         """Predict what ends are made of: columns of all machines, or features."""
         X = self._check_new(X)
         with single_threaded_blas():
             return self.calibration_.predict(X, self.feature_map_)
 
-    def _match_groups(self, groups, n):
+    def _match_groups(self, groups: Any, n: int) -> Iterator[tuple[Indices, Indices]]:
         """Yield (held-out points, new points) of each group; all, without groups."""
         known = self.calibration_.groups
         if groups is None:
@@ -537,7 +592,9 @@ class CalibratesIntervals:
                 )
             yield chosen, np.flatnonzero(groups == label)
 
-    def _bound(self, columns, coverage, chosen, new_weight):
+    def _bound(
+        self, columns: Array, coverage: float, chosen: Indices, new_weight: Array | None
+    ) -> Array:
         """Find intervals of new points (m, 2), by some of the held-out points."""
         predicted, folds, y, weight, mean = self.calibration_.take(chosen)
         if new_weight is None and mean is not None:
@@ -566,13 +623,20 @@ class CalibratesIntervals:
             found.append(sign * bound)
         return self._finish_ends(_order(np.stack(found, axis=1)))
 
-    def _finish_ends(self, ends):
+    def _finish_ends(self, ends: Array) -> Array:
         """Cut off what cannot be."""
         return ends
 
     def _bound_by_points(
-        self, columns, coverage, predicted, folds, y, weight, new_weight
-    ):
+        self,
+        columns: Array,
+        coverage: float,
+        predicted: Array,
+        folds: Indices,
+        y: Any,
+        weight: Array | None,
+        new_weight: Array | None,
+    ) -> Array:
         """Do `_bound` by machines without a point each, in blocks of new points."""
         (model,) = self.calibration_.models
         scores = np.abs(y - predicted)
@@ -587,7 +651,7 @@ class CalibratesIntervals:
             found[rows, 1] = bound_by_points(scores + ends, coverage, weight, some)
         return _order(found)
 
-    def check_learnt(self):
+    def check_learnt(self) -> None:
         """Check the calibration, too."""
         super().check_learnt()
         calibration = self._get_calibration()
@@ -597,7 +661,7 @@ class CalibratesIntervals:
             model.check_rows(self.feature_map_)
 
 
-def _order(ends):
+def _order(ends: Array) -> Array:
     """Make an interval a point in its middle where its ends have passed each other."""
     crossed = ends[:, 0] > ends[:, 1]
     middle = ends[crossed].mean(axis=1, keepdims=True)
@@ -605,16 +669,16 @@ def _order(ends):
     return ends
 
 
-def _is_float64(array):
+def _is_float64(array: Any) -> bool:
     numbers = isinstance(array, np.ndarray) and array.dtype == np.float64
     return numbers and bool(np.isfinite(array).all())
 
 
-def check_groups(groups, n):
+def check_groups(groups: Any, n: int) -> AnyArray | None:
     """Make labels of n points an array, or None."""
     if groups is None:
         return None
-    groups = np.asarray(groups)
-    if groups.shape != (n,):
-        raise ValueError(f"groups must have {n} labels, got shape {groups.shape}")
-    return groups
+    labels = np.asarray(groups)
+    if labels.shape != (n,):
+        raise ValueError(f"groups must have {n} labels, got shape {labels.shape}")
+    return labels

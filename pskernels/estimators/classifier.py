@@ -1,19 +1,35 @@
 """`SketchedKernelClassifier`: kernel classification, two classes or more."""
 
 from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import numpy.typing as npt
 import scipy.special
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
+from pskernels._types import (
+    AnyArray,
+    Array,
+    KernelLike,
+    MetricLike,
+    RandomState,
+    SketchLike,
+)
 from pskernels._validation import check_option
-from pskernels.estimators.base import SketchedMachine
+from pskernels.estimators.base import Begin, SketchedMachine
 from pskernels.estimators.state import keep_weighted
-from pskernels.losses import Logistic, get_loss
+from pskernels.losses import Logistic, Loss, get_loss
 from pskernels.softmax import solve_softmax
+
+if TYPE_CHECKING:
+    from pskernels.solvers.base import Solver, SolveResult, StartLike
+    from pskernels.sources import Source
+    from pskernels.streaming import Reweigh
 
 # Folds of probability=True, and n·alpha of the model of their decisions.
 FOLDS, SCALING_PENALTY = 5, 0.1
@@ -21,14 +37,14 @@ FOLDS, SCALING_PENALTY = 5, 0.1
 LOSSES = ("hinge", "squared_hinge", "logistic")
 
 
-def _count_labels(start, y):
+def _count_labels(start: "StartLike | None", y: AnyArray) -> dict[Any, int]:
     """Count the labels of some rows."""
     labels, numbers = np.unique(y, return_counts=True)
     check_classification_targets(labels)
     return dict(zip(labels.tolist(), numbers.tolist(), strict=True))
 
 
-def _has_probabilities(model):
+def _has_probabilities(model: Any) -> bool:
     if hasattr(model, "proba_coef_") or not hasattr(model, "loss_"):
         if getattr(model, "probability", False):
             return True
@@ -104,29 +120,29 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
     def __init__(
         self,
         *,
-        kernel="rbf",
-        gamma=None,
-        metric=None,
-        feature_groups=None,
-        sketch="p-sr",
-        n_components=None,
-        p="auto",
-        rtol=0.01,
-        loss="hinge",
-        alpha="auto",
-        class_weight=None,
-        probability=False,
-        fit_intercept=True,
-        solver="auto",
-        tol=1e-6,
-        max_iter=None,
-        feature_storage="auto",
-        memory_limit=None,
-        n_threads=None,
-        random_state=None,
-        warm_start=False,
-        verbose=0,
-    ):
+        kernel: KernelLike = "rbf",
+        gamma: float | str | None = None,
+        metric: MetricLike | None = None,
+        feature_groups: npt.ArrayLike | None = None,
+        sketch: str | SketchLike = "p-sr",
+        n_components: int | str | None = None,
+        p: float | str | None = "auto",
+        rtol: float = 0.01,
+        loss: str = "hinge",
+        alpha: float | str = "auto",
+        class_weight: dict[Any, float] | str | None = None,
+        probability: bool = False,
+        fit_intercept: bool = True,
+        solver: "str | Solver" = "auto",
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        feature_storage: str = "auto",
+        memory_limit: int | None = None,
+        n_threads: int | None = None,
+        random_state: RandomState = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+    ) -> None:
         self.kernel = kernel
         self.gamma = gamma
         self.metric = metric
@@ -150,7 +166,7 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         self.warm_start = warm_start
         self.verbose = verbose
 
-    def decision_function(self, X, *, out=None):
+    def decision_function(self, X: Any, *, out: AnyArray | None = None) -> Array:
         """Compute decisions: above 0 means the second class, or the largest one wins.
 
         Parameters
@@ -166,7 +182,7 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         """
         return self._in_blocks(self._decide, X, out)
 
-    def predict(self, X, *, out=None):
+    def predict(self, X: Any, *, out: AnyArray | None = None) -> AnyArray:
         """Predict classes.
 
         Parameters
@@ -181,14 +197,17 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         """
         return self._in_blocks(self._predict, X, out)
 
-    def _predict(self, X):
+    def _predict(self, X: Any) -> AnyArray:
         decisions = self._decide(X)
         if decisions.ndim == 1:
-            return self.classes_[(decisions > 0).astype(np.intp)]
-        return self.classes_[decisions.argmax(axis=1)]
+            codes = (decisions > 0).astype(np.intp)
+        else:
+            codes = decisions.argmax(axis=1)
+        labels: AnyArray = self.classes_[codes]
+        return labels
 
     @available_if(_has_probabilities)
-    def predict_proba(self, X, *, out=None):
+    def predict_proba(self, X: Any, *, out: AnyArray | None = None) -> Array:
         """Predict probabilities, for the logistic loss or with probability=True.
 
         Parameters
@@ -204,7 +223,7 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         return self._in_blocks(lambda X: np.exp(self._log_proba(X)), X, out)
 
     @available_if(_has_probabilities)
-    def predict_log_proba(self, X, *, out=None):
+    def predict_log_proba(self, X: Any, *, out: AnyArray | None = None) -> Array:
         """Compute the logarithm of `predict_proba`.
 
         Parameters
@@ -219,12 +238,13 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         """
         return self._in_blocks(self._log_proba, X, out)
 
-    def _log_proba(self, X):
+    def _log_proba(self, X: Any) -> Array:
         decisions = self._decide(X)
         if hasattr(self, "proba_coef_"):
             decisions = decisions.reshape(len(decisions), -1)
             scaled = decisions @ self.proba_coef_ + self.proba_intercept_
-            return scipy.special.log_softmax(scaled, axis=1)
+            found: Array = scipy.special.log_softmax(scaled, axis=1)
+            return found
         if self._multinomial:
             return scipy.special.log_softmax(decisions, axis=1)
         if decisions.ndim == 1:
@@ -232,7 +252,9 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         # of each class against the rest, divided by their sum
         return scipy.special.log_softmax(scipy.special.log_expit(decisions), axis=1)
 
-    def _check_data(self, X, y, sample_weight, reset=True):
+    def _check_data(
+        self, X: Any, y: Any, sample_weight: npt.ArrayLike | None, reset: bool = True
+    ) -> tuple[Any, Any, Array | None]:
         X, y, weight = super()._check_data(X, y, sample_weight, reset)
         if y.dtype == object:
             kinds = sorted({type(label).__name__ for label in y})
@@ -244,7 +266,15 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         return X, y, weight
 
     @available_if(lambda self: self.takes_batches)
-    def partial_fit(self, X, y, classes=None, sample_weight=None, *, landmarks=None):
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: Any = None,
+        sample_weight: npt.ArrayLike | None = None,
+        *,
+        landmarks: Any = None,
+    ) -> Self:
         """Learn from a batch of rows, beside those of earlier calls.
 
         The first batch is fitted, and later ones are for Adam: see `partial_fit` of
@@ -271,17 +301,19 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
                 )
         return self._fit_batch(X, y, sample_weight, landmarks, classes=classes)
 
-    def _learn_batch(self, y, classes):
+    def _learn_batch(  # type: ignore[override]
+        self, y: Any, classes: Any
+    ) -> None:
         if classes is None:
             raise ValueError("the first call of partial_fit needs classes, all labels")
         self._set_classes(np.unique(classes))
 
-    def _encode_batch(self, y, weight):
+    def _encode_batch(self, y: Any, weight: Array) -> tuple[Array, Array]:
         self._check_labels(y)
         self._forget_probabilities()
         return self._encode_chunk(y), self._weigh_batch(y, weight)
 
-    def _weigh_batch(self, y, weight):
+    def _weigh_batch(self, y: Any, weight: Array) -> Array:
         if self.class_weight is None:
             return weight
         if isinstance(self.class_weight, str):
@@ -290,9 +322,10 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
                 "classes"
             )
         weights = [self.class_weight.get(label, 1.0) for label in y.tolist()]
-        return weight * np.array(weights)
+        found: Array = weight * np.array(weights)
+        return found
 
-    def _check_labels(self, y):
+    def _check_labels(self, y: Any) -> None:
         """Check that labels are those of known classes."""
         check_classification_targets(y)
         known = np.isin(y, self.classes_)
@@ -303,22 +336,23 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
                 f"{self.classes_.tolist()}"
             )
 
-    def _balance(self, y, weight):
+    def _balance(self, y: Any, weight: Array | None) -> Array | None:
         if self.class_weight is None:
             return weight
         balance = compute_sample_weight(self.class_weight, y)
-        return balance if weight is None else balance * weight
+        found: Array | None = balance if weight is None else balance * weight
+        return found
 
-    def _y_options(self):
+    def _y_options(self) -> dict[str, Any]:
         return dict()
 
-    def _encode(self, y):
+    def _encode(self, y: Any) -> Array:
         """Turn y into +1 and -1, a column for each class if they are more than two."""
         check_classification_targets(y)
         self._set_classes(np.unique(y))
         return self._encode_chunk(y)
 
-    def _set_classes(self, classes):
+    def _set_classes(self, classes: Any) -> None:
         if len(classes) < 2:
             raise ValueError(
                 "y must have at least two classes (of positive weight), got one class: "
@@ -329,17 +363,17 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         self.classes_ = classes
         self._forget_probabilities()
 
-    def _forget_probabilities(self):
+    def _forget_probabilities(self) -> None:
         """Begin with classes against the rest, and nothing calibrated."""
         self._multinomial = False
         for name in ("proba_coef_", "proba_intercept_"):
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
 
-    def _learn_targets(self, y):
+    def _learn_targets(self, y: "Source") -> "Reweigh":
         """Find the classes, and their weights, by a pass over all targets."""
         if self.probability:
             raise ValueError("probability=True needs points in memory")
-        counts = Counter()
+        counts: Counter[Any] = Counter()
         for found in y.map_blocks(_count_labels):
             counts.update(found)
         self._set_classes(np.array(sorted(counts)))
@@ -347,32 +381,34 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
             return super()._learn_targets(y)
         weights = self._class_weights([counts[c] for c in self.classes_.tolist()])
 
-        def reweigh(labels, weight):
+        def reweigh(labels: AnyArray, weight: Array | None) -> Array:
             of_classes = weights[np.searchsorted(self.classes_, labels)]
             return of_classes if weight is None else of_classes * weight
 
         return reweigh
 
-    def _class_weights(self, counts):
+    def _class_weights(self, counts: list[int]) -> Array:
         """Find the weight of each class, as scikit-learn has it."""
         if isinstance(self.class_weight, str):
             check_option(self.class_weight, "class_weight", ("balanced",))
             return sum(counts) / (len(counts) * np.array(counts))
-        return np.array([self.class_weight.get(c, 1.0) for c in self.classes_.tolist()])
+        given = self.class_weight or {}
+        return np.array([given.get(c, 1.0) for c in self.classes_.tolist()])
 
-    def _encode_chunk(self, y):
+    def _encode_chunk(self, y: Any) -> Array:
         codes = np.searchsorted(self.classes_, y)
         if len(self.classes_) == 2:
-            return 2.0 * codes - 1.0
+            found: Array = 2.0 * codes - 1.0
+            return found
         return np.where(codes[:, None] == np.arange(len(self.classes_)), 1.0, -1.0)
 
-    def check_learnt(self):
+    def check_learnt(self) -> None:
         """Check the classes, too."""
         super().check_learnt()
         n_classes = len(self.classes_)
         if n_classes < 2:
             raise ValueError(f"two classes or more are needed, got {self.classes_}")
-        vars(self).setdefault("_multinomial", False)  # files of before have none
+        self.__dict__.setdefault("_multinomial", False)  # files of before have none
         shape = (n_classes if n_classes > 2 else 1, n_classes)
         if hasattr(self, "proba_coef_") and (
             self.proba_coef_.shape != shape
@@ -380,17 +416,19 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         ):
             raise ValueError(f"proba_coef_ must have the shape {shape}")
 
-    def _decision_shape(self):
+    def _decision_shape(self) -> tuple[int, ...]:
         n_classes = len(self.classes_)
         return (n_classes,) if n_classes > 2 else ()
 
-    def _fit_checked(self, X, y, weight):
-        Z = super()._fit_checked(X, y, weight)
+    def _fit_checked(
+        self, X: Any, y: Any, weight: Array | None, begin: Begin | None = None
+    ) -> Any:
+        Z = super()._fit_checked(X, y, weight, begin)
         if self.probability:
             self._calibrate(X, y, weight)
         return Z
 
-    def _calibrate(self, X, y, weight):
+    def _calibrate(self, X: Any, y: Any, weight: Array | None) -> None:
         """Learn probabilities of held-out decisions."""
         if not self._is_precomputed():
             X, y, weight, _ = keep_weighted(X, y, weight)
@@ -428,7 +466,16 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         )
         self.proba_coef_, self.proba_intercept_ = scaling.coef, scaling.intercept
 
-    def _solve(self, Z, y, weight, alphas, *, start=None, warm=False):
+    def _solve(
+        self,
+        Z: Any,
+        y: Any,
+        weight: Array | None,
+        alphas: Sequence[float | str],
+        *,
+        start: "StartLike | None" = None,
+        warm: bool = False,
+    ) -> "list[SolveResult]":
         self._multinomial = (
             self.loss == "logistic" and self.solver == "auto" and np.ndim(y) == 2
         )
@@ -447,11 +494,19 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
             **self._solve_options(weight),
         )
 
-    def loss_of_decisions(self, decisions, targets, weight, loss=None):
+    def loss_of_decisions(
+        self,
+        decisions: AnyArray,
+        targets: AnyArray,
+        weight: Array | None,
+        loss: Loss | None = None,
+    ) -> float:
         if not self._multinomial:
             return super().loss_of_decisions(decisions, targets, weight, loss)
         logs = scipy.special.log_softmax(decisions, axis=1)
         return -float(np.average(logs[targets > 0], weights=weight))
 
-    def _problem(self, Z, y, options):
+    def _problem(
+        self, Z: Any, y: Any, options: dict[str, Any]
+    ) -> tuple[Loss, None, None]:
         return get_loss(check_option(self.loss, "loss", LOSSES)), None, None

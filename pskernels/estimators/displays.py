@@ -3,14 +3,21 @@
 A display has data; `plot` draws them, and `from_estimator` does both.
 """
 
+from collections.abc import Sequence
 from numbers import Real
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
+from pskernels._types import AnyArray, Array
 from pskernels._validation import check_option
 from pskernels.plots import draw_history, finish_convergence, get_axes
+
+if TYPE_CHECKING:
+    from pskernels.distribution import QuantileDistribution
+    from pskernels.solvers.base import Iteration
 
 GRID_POINTS = 200
 # The share of points that may lie above, or below, what is shown.
@@ -37,7 +44,15 @@ class QuantileDisplay:
     lines_ : list of matplotlib Line2D, one for each level
     """
 
-    def __init__(self, *, values, predicted, quantiles, name="x", points=None):
+    def __init__(
+        self,
+        *,
+        values: Array,
+        predicted: Array,
+        quantiles: Sequence[float],
+        name: str = "x",
+        points: tuple[Array, AnyArray] | None = None,
+    ) -> None:
         self.values = values
         self.predicted = predicted
         self.quantiles = quantiles
@@ -45,7 +60,15 @@ class QuantileDisplay:
         self.points = points
 
     @classmethod
-    def from_estimator(cls, estimator, X, y=None, *, feature=0, ax=None):
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any = None,
+        *,
+        feature: int | str = 0,
+        ax: Any = None,
+    ) -> Self:
         """Plot the quantiles of a fitted `SketchedQuantileRegressor`.
 
         Parameters
@@ -65,7 +88,7 @@ class QuantileDisplay:
         """
         check_is_fitted(estimator)
         quantiles = _get_learnt(estimator, "quantiles_", "SketchedQuantileRegressor")
-        names = getattr(estimator, "feature_names_in_", None)
+        names: Any = getattr(estimator, "feature_names_in_", None)
         number = _feature_number(feature, names, estimator.n_features_in_)
         if sp.issparse(X):
             raise TypeError("X must be dense, to have medians: pass X.toarray()")
@@ -89,7 +112,7 @@ class QuantileDisplay:
         )
         return display.plot(ax=ax)
 
-    def plot(self, *, ax=None):
+    def plot(self, *, ax: Any = None) -> Self:
         """Draw a line for each level.
 
         Parameters
@@ -148,12 +171,12 @@ def _shorten(value):
     return f"{value:.3g}" if isinstance(value, Real) else str(value)
 
 
-def _last_step(estimator):
+def _last_step(estimator: Any) -> Any:
     """Find the machine at the end of a pipeline, or the estimator itself."""
     return estimator[-1] if hasattr(estimator, "steps") else estimator
 
 
-def _feature_number(feature, names, n_features):
+def _feature_number(feature: int | str, names: Any, n_features: int) -> int:
     if isinstance(feature, str):
         if names is None or feature not in names:
             known = "no names" if names is None else ", ".join(map(str, names))
@@ -185,7 +208,15 @@ class CVResultsDisplay:
     lines_ : list of matplotlib Line2D, one for each label
     """
 
-    def __init__(self, *, alphas, scores, errors, labels, best):
+    def __init__(
+        self,
+        *,
+        alphas: Array,
+        scores: Array,
+        errors: Array,
+        labels: list[str],
+        best: int,
+    ) -> None:
         self.alphas = alphas
         self.scores = scores
         self.errors = errors
@@ -193,7 +224,7 @@ class CVResultsDisplay:
         self.best = best
 
     @classmethod
-    def from_estimator(cls, estimator, *, ax=None):
+    def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
         """Plot the scores of a fitted search.
 
         Parameters
@@ -227,7 +258,7 @@ class CVResultsDisplay:
         )
         return display.plot(ax=ax)
 
-    def plot(self, *, ax=None):
+    def plot(self, *, ax: Any = None) -> Self:
         """Draw a line for each label, and mark the best candidate.
 
         Parameters
@@ -261,7 +292,7 @@ class CVResultsDisplay:
         return self
 
 
-def _label(candidate):
+def _label(candidate: dict[str, Any]) -> str:
     rest = [
         f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}"
         for name, value in candidate.items()
@@ -285,13 +316,17 @@ class ConvergenceDisplay:
     lines_ : list of matplotlib Line2D, one for each history
     """
 
-    def __init__(self, *, histories, tol, x="seconds"):
+    def __init__(
+        self, *, histories: "dict[str, list[Iteration]]", tol: float, x: str = "seconds"
+    ) -> None:
         self.histories = histories
         self.tol = tol
         self.x = x
 
     @classmethod
-    def from_estimator(cls, *estimators, x="seconds", ax=None):
+    def from_estimator(
+        cls, *estimators: Any, x: str = "seconds", ax: Any = None
+    ) -> Self:
         """Plot how fits of machines converged.
 
         Parameters
@@ -315,7 +350,7 @@ class ConvergenceDisplay:
         display = cls(histories=histories, tol=estimator.tol, x=x)
         return display.plot(ax=ax)
 
-    def plot(self, *, ax=None):
+    def plot(self, *, ax: Any = None) -> Self:
         """Draw a line for each history.
 
         Parameters
@@ -357,14 +392,18 @@ class MetricDisplay:
     lines_ : list of matplotlib Line2D, one for each feature that is shown
     """
 
-    def __init__(self, *, importances, losses, kernel, names):
+    def __init__(
+        self, *, importances: Array, losses: Array, kernel: str, names: list[str]
+    ) -> None:
         self.importances = importances
         self.losses = losses
         self.kernel = kernel
         self.names = names
 
     @classmethod
-    def from_estimator(cls, estimator, *, max_features=10, ax=None):
+    def from_estimator(
+        cls, estimator: Any, *, max_features: int = 10, ax: Any = None
+    ) -> Self:
         """Plot the rounds of an estimator that has learnt its metric.
 
         Parameters
@@ -405,7 +444,7 @@ class MetricDisplay:
         )
         return display.plot(ax=ax)
 
-    def plot(self, *, ax=None):
+    def plot(self, *, ax: Any = None) -> Self:
         """Draw a line for each feature, and the loss of each round below.
 
         Parameters
@@ -449,11 +488,13 @@ class PITDisplay:
     ax_, figure_ : matplotlib Axes and Figure
     """
 
-    def __init__(self, *, values):
+    def __init__(self, *, values: Array) -> None:
         self.values = values
 
     @classmethod
-    def from_estimator(cls, estimator, X, y, *, bins=10, ax=None):
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any, *, bins: int = 10, ax: Any = None
+    ) -> Self:
         """Plot the transform of targets, such as those of a test set.
 
         Parameters
@@ -471,7 +512,7 @@ class PITDisplay:
         law = _predict_distribution(estimator, X)
         return cls(values=law.cdf(np.ravel(y))).plot(bins=bins, ax=ax)
 
-    def plot(self, *, bins=10, ax=None):
+    def plot(self, *, bins: int = 10, ax: Any = None) -> Self:
         """Draw bars, and the line of a flat histogram with what is chance.
 
         Parameters
@@ -514,13 +555,13 @@ class ReliabilityDisplay:
     line_ : matplotlib Line2D
     """
 
-    def __init__(self, *, levels, shares, n):
+    def __init__(self, *, levels: Array, shares: Array, n: int) -> None:
         self.levels = levels
         self.shares = shares
         self.n = n
 
     @classmethod
-    def from_estimator(cls, estimator, X, y, *, ax=None):
+    def from_estimator(cls, estimator: Any, X: Any, y: Any, *, ax: Any = None) -> Self:
         """Plot the shares of targets, such as those of a test set.
 
         Parameters
@@ -538,7 +579,7 @@ class ReliabilityDisplay:
         shares = (y[:, None] <= law.values).mean(axis=0)
         return cls(levels=np.array(law.quantiles), shares=shares, n=len(y)).plot(ax=ax)
 
-    def plot(self, *, ax=None):
+    def plot(self, *, ax: Any = None) -> Self:
         """Draw shares over levels, and the diagonal with what is chance.
 
         Parameters
@@ -565,7 +606,7 @@ class ReliabilityDisplay:
         return self
 
 
-def _predict_distribution(estimator, X):
+def _predict_distribution(estimator: Any, X: Any) -> "QuantileDistribution":
     """Predict distributions, by the machine at the end of a pipeline, too."""
     check_is_fitted(estimator)
     machine = _last_step(estimator)
@@ -576,4 +617,5 @@ def _predict_distribution(estimator, X):
         )
     if machine is not estimator:
         X = estimator[:-1].transform(X)
-    return machine.predict_distribution(X)
+    found: QuantileDistribution = machine.predict_distribution(X)
+    return found

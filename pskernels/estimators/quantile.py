@@ -2,22 +2,36 @@
 
 import zlib
 from copy import copy
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from pskernels._robust import scale_of
+from pskernels._types import (
+    AnyArray,
+    Array,
+    Indices,
+    KernelLike,
+    MetricLike,
+    RandomState,
+    SketchLike,
+)
 from pskernels._validation import check_quantiles
 from pskernels.conformal import bound_by_folds
 from pskernels.distribution import QuantileDistribution
 from pskernels.estimators.base import SketchedMachine
 from pskernels.estimators.calibration import CalibratesIntervals, ColumnModel
 from pskernels.estimators.defaults import is_auto
-from pskernels.losses import Pinball
+from pskernels.losses import Loss, Pinball
 from pskernels.metrics import pinball_loss
 from pskernels.quantiles import get_coupling, rearrange
+
+if TYPE_CHECKING:
+    from pskernels.solvers.base import Solver, StartLike
 
 # alpha="auto" of so many points is chosen by folds, from multiples of the default, and
 # to this gap: of those whose loss is so near to the best one, that with the best shares
@@ -91,30 +105,30 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
     def __init__(
         self,
         *,
-        kernel="rbf",
-        gamma=None,
-        metric=None,
-        feature_groups=None,
-        sketch="p-sr",
-        n_components=None,
-        p="auto",
-        rtol=0.01,
-        quantiles=(0.1, 0.5, 0.9),
-        alpha="auto",
-        fit_intercept=True,
-        output_matrix=None,
-        noncrossing="sort",
-        calibration=None,
-        solver="auto",
-        tol=1e-6,
-        max_iter=None,
-        feature_storage="auto",
-        memory_limit=None,
-        n_threads=None,
-        random_state=None,
-        warm_start=False,
-        verbose=0,
-    ):
+        kernel: KernelLike = "rbf",
+        gamma: float | str | None = None,
+        metric: MetricLike | None = None,
+        feature_groups: npt.ArrayLike | None = None,
+        sketch: str | SketchLike = "p-sr",
+        n_components: int | str | None = None,
+        p: float | str | None = "auto",
+        rtol: float = 0.01,
+        quantiles: npt.ArrayLike = (0.1, 0.5, 0.9),
+        alpha: float | str = "auto",
+        fit_intercept: bool = True,
+        output_matrix: npt.ArrayLike | str | None = None,
+        noncrossing: str = "sort",
+        calibration: str | None = None,
+        solver: "str | Solver" = "auto",
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        feature_storage: str = "auto",
+        memory_limit: int | None = None,
+        n_threads: int | None = None,
+        random_state: RandomState = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+    ) -> None:
         self.kernel = kernel
         self.gamma = gamma
         self.metric = metric
@@ -139,7 +153,7 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         self.warm_start = warm_start
         self.verbose = verbose
 
-    def predict(self, X, *, out=None):
+    def predict(self, X: Any, *, out: AnyArray | None = None) -> Array:
         """Predict quantiles.
 
         Parameters
@@ -155,17 +169,19 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         """
         return self._in_blocks(self._predict, X, out)
 
-    def _predict(self, X):
+    def _predict(self, X: Any) -> Array:
         predicted = self._predict_levels(X)
         return predicted[:, 0] if self._one_level else predicted
 
-    def _predict_levels(self, X):
+    def _predict_levels(self, X: Any) -> Array:
         predicted = self._decide(X)
         if predicted.ndim == 1:
             return predicted[:, None]
         return rearrange(predicted) if self._sorts else predicted
 
-    def predict_distribution(self, X, *, groups=None):
+    def predict_distribution(
+        self, X: Any, *, groups: Any = None
+    ) -> QuantileDistribution:
         """Predict the distribution of each target, by the levels of the fit.
 
         Parameters
@@ -192,7 +208,7 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         levels = self._in_blocks(self._calibrate_levels, X, None, groups)
         return QuantileDistribution(self.quantiles_, levels)
 
-    def _calibrate_levels(self, X, groups):
+    def _calibrate_levels(self, X: Any, groups: Any) -> Array:
         """Move levels by the scores of held-out points; (n, levels)."""
         columns = np.sort(self._predict_columns(X), axis=2)
         found = np.median(columns, axis=1).astype(np.float64)
@@ -212,41 +228,45 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
 
     _symmetric = False
 
-    def _guess_interval(self, X, coverage):
+    def _guess_interval(self, X: Any, coverage: float) -> Array:
         """Interpolate levels, without a calibration."""
         predicted = self._predict_levels(X)
         ends, _, _ = self._ends(predicted, coverage)
         return ends.astype(predicted.dtype)
 
-    def _ends(self, levels, coverage):
+    def _ends(self, levels: Array, coverage: float) -> tuple[Array, Array, float]:
         """Find ends of intervals (n, 2), units of scores, and the share of each end."""
         tail = (1 - coverage) / 2
         if len(self.quantiles_) == 1:
-            ends = np.repeat(levels, 2, axis=1).astype(np.float64)
+            ends: Array = np.repeat(levels, 2, axis=1).astype(np.float64)
         else:
             law = QuantileDistribution(self.quantiles_, levels)
             ends = law.quantile([tail, 1 - tail])
         return ends, np.ones(len(levels)), 1 - tail
 
-    def _get_columns(self, X, y, weight):
+    def _get_columns(self, X: Any, y: Any, weight: Array | None) -> ColumnModel:
         coef = self.dual_coef_.reshape(len(self.dual_coef_), -1)
         return ColumnModel(coef, np.atleast_1d(self.intercept_))
 
-    def _fit_columns(self, Z, y, weight, start):
+    def _fit_columns(
+        self, Z: Any, y: Any, weight: Array | None, start: "StartLike"
+    ) -> tuple[Array, Array]:
         """Fit the levels to some points, from a start: (coef, intercept)."""
         (result,) = self._solve(Z, y, weight, [self.alpha_], start=start)
         return result.coef.reshape(len(result.coef), -1), np.atleast_1d(
             result.intercept
         )
 
-    def _find_gradient(self, X):
+    def _find_gradient(self, X: Any) -> Array:
         gradients = super()._find_gradient(X)
         if gradients.ndim == 3 and self._sorts:  # with the levels they belong to
             order = self._decide(X).argsort(axis=1, kind="stable")
             gradients = np.take_along_axis(gradients, order[:, :, None], axis=1)
         return gradients[:, 0] if self._one_level and gradients.ndim == 3 else gradients
 
-    def score(self, X, y, sample_weight=None):
+    def score(
+        self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None
+    ) -> float:
         """Find the share of the pinball loss of constant quantiles that is explained.
 
         1 is perfect, and 0 as good as the quantiles of y itself, for all points alike:
@@ -278,39 +298,43 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
             ),
         )
 
-    def _y_options(self):
+    def _y_options(self) -> dict[str, Any]:
         return dict(y_numeric=True)
 
-    def _encode(self, y):
+    def _encode(self, y: Any) -> Any:
         self.quantiles_ = check_quantiles(np.atleast_1d(self.quantiles))
         self._one_level = np.ndim(self.quantiles) == 0
         self._sorts = self.noncrossing == "sort"
         return y
 
-    def check_learnt(self):
+    def check_learnt(self) -> None:
         """Check the levels, too."""
         super().check_learnt()
         check_quantiles(self.quantiles_)
         if not (hasattr(self, "_sorts") and hasattr(self, "_one_level")):
             raise ValueError("_sorts or _one_level is missing")
 
-    def _decision_shape(self):
+    def _decision_shape(self) -> tuple[int, ...]:
         n_levels = len(self.quantiles_)
         return (n_levels,) if n_levels > 1 else ()
 
-    def _alpha_unit(self, y, weight):
+    def _alpha_unit(self, y: Any, weight: Array | None) -> float:
         return scale_of(y, weight)
 
-    def _learning_options(self):
+    def _learning_options(self) -> dict[str, Any]:
         return dict(robust=True, spread=True)
 
-    def _settle_alpha(self, Z, X, y, weight):
+    def _settle_alpha(
+        self, Z: Any, X: Any, y: Any, weight: Array | None
+    ) -> float | str:
         few = CHOICE_FOLDS <= len(y) <= FEW_POINTS and isinstance(Z, np.ndarray)
         if few and is_auto(self.alpha, "alpha"):
             return self._choose_alpha(Z, X, y, weight)
         return self.alpha
 
-    def _choose_alpha(self, Z, X, y, weight):
+    def _choose_alpha(
+        self, Z: Any, X: Any, y: Any, weight: Array | None
+    ) -> float | str:
         """Choose alpha by folds, so that levels keep their share of held-out points.
 
         Of penalties whose loss is next to the least, the one with the best shares.
@@ -337,16 +361,21 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         misses[losses > (1 + NEAR_BEST) * np.min(losses)] = np.inf
         return float(alphas[np.argmin(misses)])
 
-    def _problem(self, Z, y, options):
-        coupling = get_coupling(self.quantiles_, self.noncrossing)
+    def _problem(
+        self, Z: Any, y: Any, options: dict[str, Any]
+    ) -> tuple[Loss, npt.ArrayLike | str | None, None]:
+        coupling: npt.ArrayLike | str | None = get_coupling(
+            self.quantiles_, self.noncrossing
+        )
         if self.output_matrix is not None:
             coupling = self.output_matrix
         return Pinball(self.quantiles_), coupling, None
 
 
-def _draw_folds(X, y, seed):
+def _draw_folds(X: Any, y: Any, seed: int) -> Indices:
     """Draw folds by what points are, so that equal ones, or weights, are together."""
-    if sp.issparse(X):
+    sparse = sp.issparse(X)
+    if sparse:
         rows = [X[[i]] for i in range(len(y))]
         parts = [row.indices.tobytes() + row.data.tobytes() for row in rows]
     else:
@@ -358,7 +387,7 @@ def _draw_folds(X, y, seed):
     return np.unique(keys, return_inverse=True)[1] % CHOICE_FOLDS
 
 
-def _ratio(part, whole):
+def _ratio(part: float, whole: float) -> float:
     """Divide: 0 for 0 / 0, and 1 for other parts of nothing, as in `r2_score`."""
     if part == 0:
         return 0.0

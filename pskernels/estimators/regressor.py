@@ -1,10 +1,23 @@
 """`SketchedKernelRegressor`: kernel regression with any of the losses."""
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
+
 import numpy as np
+import numpy.typing as npt
 from sklearn.base import RegressorMixin
 
 from pskernels._robust import robust_size, scale_of
 from pskernels._threads import resolve_n_threads
+from pskernels._types import (
+    AnyArray,
+    Array,
+    Indices,
+    KernelLike,
+    MetricLike,
+    RandomState,
+    SketchLike,
+)
 from pskernels._validation import (
     check_non_negative,
     check_open_probability,
@@ -21,11 +34,15 @@ from pskernels.losses import (
     EpsilonInsensitive,
     Expectile,
     Huber,
+    Loss,
     Pinball,
     Squared,
 )
 from pskernels.solvers import solve
-from pskernels.solvers.direct import ridge_path
+from pskernels.solvers.direct import Ridge, ridge_path
+
+if TYPE_CHECKING:
+    from pskernels.solvers.base import Solver, SolveResult, StartLike
 
 # 95 % of the efficiency of least squares, if errors are normal (Huber, 1964).
 HUBER_KAPPA = 1.345
@@ -162,33 +179,33 @@ random_state, verbose
     def __init__(
         self,
         *,
-        kernel="rbf",
-        gamma=None,
-        metric=None,
-        feature_groups=None,
-        sketch="p-sr",
-        n_components=None,
-        p="auto",
-        rtol=0.01,
-        loss="huber",
-        kappa="auto",
-        epsilon="auto",
-        quantile=0.5,
-        alpha="auto",
-        fit_intercept=True,
-        output_matrix=None,
-        calibration=None,
-        interval_scores="absolute",
-        solver="auto",
-        tol=1e-6,
-        max_iter=None,
-        feature_storage="auto",
-        memory_limit=None,
-        n_threads=None,
-        random_state=None,
-        warm_start=False,
-        verbose=0,
-    ):
+        kernel: KernelLike = "rbf",
+        gamma: float | str | None = None,
+        metric: MetricLike | None = None,
+        feature_groups: npt.ArrayLike | None = None,
+        sketch: str | SketchLike = "p-sr",
+        n_components: int | str | None = None,
+        p: float | str | None = "auto",
+        rtol: float = 0.01,
+        loss: str = "huber",
+        kappa: float | str = "auto",
+        epsilon: float | str = "auto",
+        quantile: float = 0.5,
+        alpha: float | str = "auto",
+        fit_intercept: bool = True,
+        output_matrix: npt.ArrayLike | str | None = None,
+        calibration: str | None = None,
+        interval_scores: str = "absolute",
+        solver: "str | Solver" = "auto",
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        feature_storage: str = "auto",
+        memory_limit: int | None = None,
+        n_threads: int | None = None,
+        random_state: RandomState = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+    ) -> None:
         self.kernel = kernel
         self.gamma = gamma
         self.metric = metric
@@ -216,12 +233,12 @@ random_state, verbose
         self.warm_start = warm_start
         self.verbose = verbose
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
 
-    def predict(self, X, *, out=None):
+    def predict(self, X: Any, *, out: AnyArray | None = None) -> Array:
         """Predict targets.
 
         Parameters
@@ -238,15 +255,15 @@ random_state, verbose
         """
         return self._in_blocks(self._predict, X, out)
 
-    def _predict(self, X):
+    def _predict(self, X: Any) -> Array:
         predicted = self._to_means(self._decide(X))
         return predicted.reshape(-1, *self._y_shape) if self._y_shape else predicted
 
-    def _to_means(self, decisions):
+    def _to_means(self, decisions: Array) -> Array:
         """Undo the link of the loss."""
         return np.exp(decisions) if self.loss_.log_link else decisions
 
-    def _find_gradient(self, X):
+    def _find_gradient(self, X: Any) -> Array:
         gradients = super()._find_gradient(X)
         if self.loss_.log_link:  # exp(f) has the slope exp(f)·f'
             gradients = gradients * np.exp(self._decide(X))[:, None]
@@ -254,7 +271,7 @@ random_state, verbose
 
     _symmetric = True
 
-    def _check_calibrated(self, method, y):
+    def _check_calibrated(self, method: str, y: Any) -> None:
         super()._check_calibrated(method, y)
         if method == "jackknife+" and self.output_matrix is not None:
             raise ValueError("calibration='jackknife+' takes no output_matrix")
@@ -265,17 +282,17 @@ random_state, verbose
                 "interval_scores='studentised' is for calibration='split' or 'cv+'"
             )
 
-    def _has_closed_form(self):
+    def _has_closed_form(self) -> bool:
         plain = self.output_matrix is None and self.interval_scores == "absolute"
         return plain and self.loss == "squared"
 
-    def _guess_interval(self, X, coverage):
+    def _guess_interval(self, X: Any, coverage: float) -> NoReturn:
         raise ValueError(
             "intervals need a calibration: fit with calibration='split' or 'cv+', or "
             "'jackknife+' if loss='squared'"
         )
 
-    def _ends(self, columns, coverage):
+    def _ends(self, columns: Array, coverage: float) -> tuple[Array, Array, float]:
         """Find ends of intervals (n, 2), units of scores, and the share of each end."""
         means = self._to_means(columns[:, :1].astype(np.float64))
         ends = np.repeat(means, 2, axis=1)
@@ -284,11 +301,11 @@ random_state, verbose
             units = np.exp(columns[:, 1].astype(np.float64))
         return ends, units, coverage
 
-    def _finish_ends(self, ends):
+    def _finish_ends(self, ends: Array) -> Array:
         """Cut off what cannot be: means of a logarithmic link are positive."""
         return np.maximum(ends, 0.0) if self.loss_.log_link else ends
 
-    def _get_columns(self, X, y, weight):
+    def _get_columns(self, X: Any, y: Any, weight: Array | None) -> ColumnModel:
         coef, intercept = self.dual_coef_.reshape(-1, 1), np.atleast_1d(self.intercept_)
         if self.interval_scores == "absolute":
             return ColumnModel(coef, intercept)
@@ -303,7 +320,9 @@ random_state, verbose
         spread = self.feature_map_.fold(spread)
         return ColumnModel(np.hstack([coef, spread]), np.append(intercept, log_unit))
 
-    def _fit_columns(self, Z, y, weight, start):
+    def _fit_columns(
+        self, Z: Any, y: Any, weight: Array | None, start: "StartLike"
+    ) -> tuple[Array, Array]:
         """Fit the mean to some points, and the size of errors: (coef, intercept)."""
         loss = self.loss_
         (result,) = self._solve(Z, y, weight, [self.alpha_], start=start)
@@ -315,7 +334,9 @@ random_state, verbose
         spread, log_unit = self._fit_spread(Z, errors, weight)
         return np.hstack([coef, spread]), np.append(intercept, log_unit)
 
-    def _fit_spread(self, Z, errors, weight):
+    def _fit_spread(
+        self, Z: Any, errors: Array, weight: Array | None
+    ) -> tuple[Array, float]:
         """Fit log|error|, with the best of some penalties: (coef (r, 1), intercept)."""
         sizes = np.abs(errors)
         least = LEAST_ERROR * np.median(sizes) or np.finfo(float).tiny
@@ -325,7 +346,7 @@ random_state, verbose
         held, rest = np.split(order, [int(SPREAD_HELD_OUT * len(Z))])
         n_threads = resolve_n_threads(self.n_threads)
 
-        def fit(some, penalties):
+        def fit(some: Indices, penalties: npt.ArrayLike) -> Iterator[Ridge]:
             features = as_features(np.ascontiguousarray(Z[some]), n_threads)
             alphas = np.asarray(penalties) / len(some)
             return ridge_path(features, logs[some], alphas, weight[some])
@@ -337,14 +358,14 @@ random_state, verbose
         (ridge,) = fit(order, [SPREAD_PENALTIES[int(np.argmin(losses))]])
         return ridge.coef, ridge.intercept[0]
 
-    def _y_options(self):
+    def _y_options(self) -> dict[str, Any]:
         return dict(multi_output=True, y_numeric=True)
 
-    def _encode(self, y):
+    def _encode(self, y: Any) -> Any:
         self._y_shape = y.shape[1:]
         return y[:, 0] if y.shape[1:] == (1,) else y
 
-    def _encode_batch(self, y, weight):
+    def _encode_batch(self, y: Any, weight: Array) -> tuple[Array, Array]:
         if y.shape[1:] != self._y_shape:
             raise ValueError(
                 f"y must have the shape (n, {', '.join(map(str, self._y_shape))}) of "
@@ -352,22 +373,25 @@ random_state, verbose
             )
         return super()._encode_batch(y, weight)
 
-    def _decision_shape(self):
+    def _decision_shape(self) -> tuple[int, ...]:
         return () if self._y_shape == (1,) else self._y_shape
 
-    def _alpha_unit(self, y, weight):
+    def _alpha_unit(self, y: Any, weight: Array | None) -> float:
         # the others square small errors, as the penalty does the function
         if self.loss in ("huber", "squared", *SMOOTH_LOSSES):
             return 1.0
         return scale_of(y, weight)
 
-    def _learning_options(self):
+    def _learning_options(self) -> dict[str, Any]:
         robust = self.loss not in ("squared", "poisson", "gamma")
         return dict(robust=robust, spread=self.loss in ("pinball", "expectile"))
 
-    def _problem(self, Z, y, options):
+    def _problem(
+        self, Z: Any, y: Any, options: dict[str, Any]
+    ) -> "tuple[Loss, npt.ArrayLike | str | None, SolveResult | None]":
         check_option(self.loss, "loss", LOSSES)
         start = None
+        loss: Loss
         if self.loss == "huber":
             kappa = self.kappa
             if is_auto(kappa, "kappa"):
@@ -399,7 +423,7 @@ random_state, verbose
         return loss, self.output_matrix, start
 
 
-def _fit_pilot(Z, y, options):
+def _fit_pilot(Z: Any, y: Any, options: dict[str, Any]) -> "tuple[SolveResult, float]":
     """Fit Huber's loss, its kappa from y alone: (model, robust size of its errors)."""
     weight = options["sample_weight"]
     kappa = HUBER_KAPPA * scale_of(y, weight)

@@ -27,9 +27,11 @@ import re
 import secrets
 import warnings
 import zipfile
+from collections.abc import Callable
 from numbers import Integral, Real
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -45,13 +47,18 @@ from pskernels import (
     sketches,
     solvers,
 )
+from pskernels._types import AnyArray
 from pskernels._validation import check_compressed
 from pskernels.estimators import foreign
+
+_Class = TypeVar("_Class")
+# Whether a value is what it has to be.
+Test: TypeAlias = Callable[[Any], bool]
 
 FORMAT = "pskernels"
 VERSION = 1
 
-CLASSES = {
+CLASSES: dict[str, Any] = {
     cls.__name__: cls
     for cls in (
         kernels.RBF,
@@ -110,14 +117,14 @@ MAX_KEY = 2**53
 NPY_MAGIC = b"\x93NUMPY\x01\x00"
 
 
-def register(cls):
+def register(cls: type[_Class]) -> type[_Class]:
     """Let an estimator of this package, or a part of it, be saved; return it."""
     if cls.__module__.startswith("pskernels."):
         CLASSES[cls.__name__] = cls
     return cls
 
 
-def save(model, path):
+def save(model: object, path: str | os.PathLike[str]) -> None:
     """Write a model, or a pipeline that ends with one, to a file.
 
     Parameters
@@ -130,7 +137,7 @@ def save(model, path):
     path : str or path
         The file, an .npz archive whatever its name: all of it is written, or nothing.
     """
-    arrays = {}
+    arrays: dict[str, AnyArray] = {}
     header = {
         "format": FORMAT,
         "version": VERSION,
@@ -146,7 +153,8 @@ def save(model, path):
         with open(unfinished, "xb") as file:
             if os.path.exists(path):  # which keeps its permissions
                 os.chmod(unfinished, os.stat(path).st_mode)
-            np.savez(file, header=np.frombuffer(text, np.uint8), **arrays)
+            first = np.frombuffer(text, np.uint8)
+            np.savez(file, header=first, **arrays)  # type: ignore[arg-type]
             file.flush()
             os.fsync(file.fileno())
         os.replace(unfinished, path)
@@ -156,7 +164,7 @@ def save(model, path):
     _sync_folder(os.path.dirname(path))
 
 
-def _sync_folder(folder):
+def _sync_folder(folder: str) -> None:
     """Write the new name to the disk, where folders can be opened."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
@@ -168,7 +176,7 @@ def _sync_folder(folder):
         os.close(descriptor)
 
 
-def load(path):
+def load(path: str | os.PathLike[str]) -> Any:
     """Read a model that `save` wrote.
 
     Parameters
@@ -198,7 +206,7 @@ def load(path):
         ) from error
 
 
-def _read_model(data):
+def _read_model(data: bytes) -> Any:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         arrays = _Arrays(archive, len(data))
         header = json.loads(arrays.take("header").tobytes())
@@ -219,7 +227,7 @@ def _read_model(data):
 class _Arrays:
     """The arrays of an archive, each of which can be taken once."""
 
-    def __init__(self, archive, size):
+    def __init__(self, archive: zipfile.ZipFile, size: int) -> None:
         self._archive = archive
         self._members = {info.filename: info for info in archive.infolist()}
         stored = all(
@@ -228,7 +236,7 @@ class _Arrays:
         if not stored or sum(info.file_size for info in archive.infolist()) > size:
             raise ValueError("its members are compressed, or larger than the file")
 
-    def take(self, name):
+    def take(self, name: str) -> AnyArray:
         """Read an array into memory of its own."""
         member = self._members.pop(f"{name}.npy", None)
         if member is None:
@@ -246,17 +254,17 @@ class _Arrays:
             raise ValueError(f"{name} has not the size of {dtype} of shape {shape}")
         if dtype.kind == "b" and max(data[start:], default=0) > 1:
             raise ValueError(f"{name} has truth values beside 0 and 1")
-        order = "F" if fortran_order == "True" else "C"
+        order: Literal["F", "C"] = "F" if fortran_order == "True" else "C"
         return np.ndarray(shape, dtype, data, start, order=order).copy(order="K")
 
 
-def _library_version():
+def _library_version() -> str:
     import pskernels
 
     return pskernels.__version__
 
 
-def _encode(value, arrays, name):
+def _encode(value: Any, arrays: dict[str, AnyArray], name: str) -> Any:
     """Encode a value as a node; `name` is what it is called in an error."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
@@ -274,7 +282,8 @@ def _encode(value, arrays, name):
         }
     if isinstance(value, np.ndarray):
         return _encode_array(value, arrays, name)
-    if sp.issparse(value) and value.format in ("csr", "csc"):
+    sparse = sp.issparse(value)
+    if sparse and value.format in ("csr", "csc"):
         parts = {part: getattr(value, part) for part in ("data", "indices", "indptr")}
         return {
             "$": "sparse",
@@ -306,26 +315,30 @@ def _encode(value, arrays, name):
     )
 
 
-def _get_class(name):
+def _get_class(name: str) -> Any:
     if name == "TableModel" and name not in CLASSES:
         import pskernels.table  # noqa: F401, which registers it, and needs pandas
     return CLASSES.get(name) or foreign.CLASSES.get(name)
 
 
-def _add(array, arrays):
+def _add(array: AnyArray, arrays: dict[str, AnyArray]) -> str:
     name = f"a{len(arrays)}"
     arrays[name] = array
     return name
 
 
-def _encode_array(value, arrays, name):
+def _encode_array(
+    value: AnyArray, arrays: dict[str, AnyArray], name: str
+) -> dict[str, Any]:
     if value.dtype == object:
         items = [_encode(item, arrays, name) for item in value.ravel()]
         return {"$": "objects", "shape": list(value.shape), "items": items}
     return {"$": "array", "name": _add(value, arrays)}
 
 
-def _encode_object(value, arrays, name):
+def _encode_object(
+    value: Any, arrays: dict[str, AnyArray], name: str
+) -> dict[str, Any]:
     if hasattr(value, "_asdict"):
         state = value._asdict()
     elif dataclasses.is_dataclass(value):
@@ -349,10 +362,11 @@ def _encode_object(value, arrays, name):
     return {"$": "object", "class": type(value).__name__, "state": nodes}
 
 
-def _decode(node, arrays):
+def _decode(node: Any, arrays: _Arrays) -> Any:
     """Decode the value of a node."""
     if not isinstance(node, (dict, list)):
         return node
+    node = cast(dict[str, Any], node)  # a list has no kind, and fails
     kind = node["$"]
     if kind == "float":
         return {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}[node["value"]]
@@ -383,7 +397,7 @@ def _decode(node, arrays):
     return {"list": list, "tuple": tuple}[kind](items)
 
 
-def _decode_key(node, arrays):
+def _decode_key(node: Any, arrays: _Arrays) -> Any:
     """Decode a label or name; large integers could be chosen to have the same hash."""
     key = _decode(node, arrays)
     if isinstance(key, int) and abs(key) >= MAX_KEY:
@@ -391,13 +405,13 @@ def _decode_key(node, arrays):
     return key
 
 
-def _decode_dtype(text):
+def _decode_dtype(text: str) -> np.dtype[Any]:
     if not DTYPE.fullmatch(text):
         raise ValueError(f"{text!r} is no type of numbers, text or times")
     return np.dtype(text)
 
 
-def _decode_sparse(node, arrays):
+def _decode_sparse(node: Any, arrays: _Arrays) -> Any:
     make = {"csr": sp.csr_array, "csc": sp.csc_array}[node["format"]]
     names = ("data", "indices", "indptr")
     parts = {name: arrays.take(node[name]) for name in names}
@@ -412,7 +426,7 @@ def _decode_sparse(node, arrays):
     return make(tuple(parts.values()), shape=shape)
 
 
-def _decode_object(node, arrays):
+def _decode_object(node: Any, arrays: _Arrays) -> Any:
     cls = _get_class(node["class"])
     if cls is None:
         raise ValueError(f"a file must not make a {node['class']}")
@@ -422,7 +436,7 @@ def _decode_object(node, arrays):
     if cls is sketches.Gaussian:
         return cls(state["s"])
     if dataclasses.is_dataclass(cls):
-        return cls(**state)  # which checks it
+        return cls(**state)  # type: ignore[operator]  # which checks it
     if issubclass(cls, tuple):
         if not all(isinstance(number, Real) for number in state.values()):
             raise ValueError(f"{cls.__name__} must hold numbers, got {state}")
@@ -439,46 +453,50 @@ def _decode_object(node, arrays):
     return value
 
 
-def _is_integer(value):
-    return isinstance(value, Integral) and value >= 0
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, Integral) and bool(value >= 0)  # type: ignore[operator]
 
 
-def _is_finite(value):
+def _is_finite(value: Any) -> bool:
     return isinstance(value, Real) and math.isfinite(value)
 
 
-def _is_number(value):
+def _is_number(value: Any) -> bool:
     return isinstance(value, Real)
 
 
-def _is_array(value):
+def _is_array(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.ndim == 1 and len(value) > 0
 
 
-def _is_numbers(values):
+def _is_numbers(values: AnyArray) -> bool:
     numbers = values.dtype.kind in "biuf" and values.dtype.itemsize <= 8
-    return numbers and np.isfinite(values).all()
+    return numbers and bool(np.isfinite(values).all())
 
 
-def _is_matrix(value):
+def _is_matrix(value: Any) -> bool:
     """Accept finite float64, dense, of one or two dimensions."""
     dense = isinstance(value, np.ndarray) and value.ndim in (1, 2)
     return dense and value.dtype == np.float64 and _is_numbers(value)
 
 
-def _is_points(value):
+def _is_points(value: Any) -> bool:
     """Accept finite numbers in rows, dense or sparse; None where K is precomputed."""
     if value is None or sp.issparse(value):  # whose numbers are finite
         return True
     return isinstance(value, np.ndarray) and value.ndim == 2 and _is_numbers(value)
 
 
-def _is_a(*classes):
+def _is_a(*classes: type) -> Test:
     return lambda value: isinstance(value, classes)
 
 
-def _list_of(test, kind=list):
-    return lambda value: isinstance(value, kind) and all(map(test, value))
+def _list_of(test: Test, kind: type = list) -> Test:
+    def is_one(value: Any) -> bool:
+        items: Any = value
+        return isinstance(value, kind) and all(map(test, items))
+
+    return is_one
 
 
 # What a fit learns, and what it may be.

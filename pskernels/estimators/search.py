@@ -6,9 +6,12 @@ gives the same candidates.
 """
 
 import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Real
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from scipy.stats import rankdata
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import check_scoring
@@ -17,18 +20,27 @@ from sklearn.utils.metaestimators import _safe_split
 
 from pskernels._points import in_metric, total_variance
 from pskernels._progress import progress
+from pskernels._types import AnyArray, Array, Indices, RandomState, SketchLike
 from pskernels._validation import check_memory_limit, check_option
 from pskernels.estimators.calibration import SplitsForIntervals
 from pskernels.estimators.classifier import SketchedKernelClassifier
 from pskernels.estimators.quantile import SketchedQuantileRegressor
 from pskernels.estimators.regressor import SketchedKernelRegressor
 from pskernels.estimators.state import all_or_nothing, make_machine, take_learnt
-from pskernels.feature_map import DEFAULT_ROWS
+from pskernels.feature_map import DEFAULT_ROWS, FeatureMap
 from pskernels.features import EXACT_ENOUGH, FactoredFeatures
 from pskernels.kernels import GammaKernel, get_kernel
 from pskernels.losses import Squared
 from pskernels.point_metric import Metric, check_metric, get_metric
 from pskernels.solvers.loo import leave_one_out
+
+if TYPE_CHECKING:
+    from pskernels.solvers.base import Solver, SolveResult
+
+# Parameters by name.
+Candidate: TypeAlias = dict[str, Any]
+# Memory that folds share.
+Room: TypeAlias = dict[tuple[int, int], Array]
 
 DEFAULT_ALPHAS = np.logspace(-2, -7, 6)
 # Of gamma="scale".
@@ -50,7 +62,13 @@ class Search(SplitsForIntervals):
 
     takes_batches = False
 
-    def fit(self, X, y, sample_weight=None, groups=None):
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: npt.ArrayLike | None = None,
+        groups: Any = None,
+    ) -> Self:
         """Score all candidates by folds, and fit the best one to all points.
 
         Parameters
@@ -72,7 +90,7 @@ class Search(SplitsForIntervals):
             self._fit_in_parts(X, y, weight, groups, self._search)
         return self
 
-    def _search(self, X, y, weight, groups):
+    def _search(self, X: Any, y: Any, weight: Array | None, groups: Any) -> None:
         if isinstance(self.n_components, str):
             raise ValueError(
                 f"n_components must be a number here, got {self.n_components!r}: what "
@@ -88,13 +106,13 @@ class Search(SplitsForIntervals):
         machine.set_params(**self.best_params_)._fit_checked(X, y, weight)
         take_learnt(self, machine)
 
-    def _make_machine(self):
+    def _make_machine(self) -> Any:
         """Make the machine of a candidate, with the parameters that all share."""
         machine = make_machine(self, self._machine_type)
         first = {name: values[0] for name, values in self._listed().items()}
         return machine.set_params(random_state=self._seed(), **first)
 
-    def _listed(self):
+    def _listed(self) -> dict[str, list[Any]]:
         """Find the parameters of maps that are lists of candidates."""
         listed = {}
         for name in ("kernel", "n_components"):
@@ -109,7 +127,9 @@ class Search(SplitsForIntervals):
             ]
         return listed
 
-    def _make_grid(self, machine, X, y, weight):
+    def _make_grid(
+        self, machine: Any, X: Any, y: Any, weight: Array | None
+    ) -> list[dict[str, list[Any]]]:
         """List grids, one for each kernel and metric: what is learnt has its gamma."""
         shared = {"alpha": self._get_alphas(machine, y, weight), **self._tubes()}
         listed, grids = self._listed(), []
@@ -118,7 +138,7 @@ class Search(SplitsForIntervals):
         for setting in ParameterGrid(maps):
             grid = shared | rows | {name: [value] for name, value in setting.items()}
             machine.set_params(**setting)
-            gammas = [None]
+            gammas: list[Any] | None = [None]
             if not machine._learns_kernel():
                 gammas = self._get_gammas(machine, X, weight)
             if gammas is not None:
@@ -128,22 +148,26 @@ class Search(SplitsForIntervals):
             grids.append(grid)
         return grids
 
-    def _tubes(self):
+    def _tubes(self) -> dict[str, list[Any]]:
         """List candidates of further parameters, by name."""
         return {}
 
-    def _get_alphas(self, machine, y, weight):
+    def _get_alphas(self, machine: Any, y: Any, weight: Array | None) -> list[Any]:
         if self.alphas is not None:
             return check_candidates(self.alphas, "alphas")
         unit = machine._alpha_unit(y, weight)
         return [float(alpha / unit) for alpha in DEFAULT_ALPHAS]
 
-    def _get_gammas(self, machine, X, weight):
+    def _get_gammas(
+        self, machine: Any, X: Any, weight: Array | None
+    ) -> list[Any] | None:
         if self.gammas is not None:
             return check_candidates(self.gammas, "gammas")
         return default_gammas(machine, X, weight)
 
-    def _make_folds(self, machine, X, y, weight, groups):
+    def _make_folds(
+        self, machine: Any, X: Any, y: Any, weight: Array | None, groups: Any
+    ) -> "list[Fold]":
         if isinstance(self.scoring, (list, tuple, set, dict)):
             raise ValueError(f"scoring must be one score, got {self.scoring!r}")
         scorer = check_scoring(machine, scoring=self.scoring)
@@ -162,16 +186,17 @@ class Search(SplitsForIntervals):
             for train, test in splitter.split(X, y, groups)
         ]
 
-    def _score(self, folds, candidates):
+    def _score(self, folds: "list[Fold]", candidates: list[Candidate]) -> Array:
         """Score all candidates: (candidates, folds)."""
-        scores, room = np.empty((len(candidates), len(folds))), {}
+        scores = np.empty((len(candidates), len(folds)))
+        room: Room = {}
         with progress(len(folds), "folds", self.verbose) as report:
             for k, fold in enumerate(folds):
                 scores[:, k] = fold.score(candidates, room)
                 report(1)
         return scores
 
-    def _keep_scores(self, candidates, scores):
+    def _keep_scores(self, candidates: list[Candidate], scores: Array) -> None:
         """Set cv_results_ as in `GridSearchCV`, and the best candidate."""
         mean = scores.mean(axis=1)
         results = {
@@ -193,7 +218,7 @@ class Search(SplitsForIntervals):
         self.best_score_ = float(mean[self.best_index_])
 
 
-def _as_array(values):
+def _as_array(values: list[Any]) -> Any:
     """Make an array of numbers, of objects if some are words, as in `GridSearchCV`."""
     numbers = all(isinstance(value, Real) for value in values)
     if numbers:
@@ -203,7 +228,7 @@ def _as_array(values):
     return np.ma.array(array)
 
 
-def check_candidates(values, name):
+def check_candidates(values: Any, name: str) -> list[Any]:
     """Make a list of at least one Python number or string."""
     values = [values] if np.ndim(values) == 0 else list(values)
     if not values:
@@ -213,21 +238,24 @@ def check_candidates(values, name):
     ]
 
 
-def default_gammas(machine, X, weight):
+def default_gammas(machine: Any, X: Any, weight: Array | None) -> list[float] | None:
     """Find gammas around that of the rule "scale"; None if the kernel has its own."""
     named = get_kernel(machine.kernel)
     if not isinstance(named, GammaKernel) or named is machine.kernel:
         return None
     named = get_kernel(machine.kernel, None, machine.metric)
+    assert isinstance(named, GammaKernel)
     check_metric(named.metric, X, "X")
     weight = np.ones(X.shape[0]) if weight is None else weight
     limit = check_memory_limit(machine.memory_limit)
     variance = total_variance(in_metric(X, named.metric), weight, limit)
-    scale = named.with_gamma(X, variance, limit).gamma
+    scale = named.with_gamma(X, variance, limit).known_gamma
     return [float(gamma) for gamma in scale * GAMMA_MULTIPLES]
 
 
-def choose_gamma(machine, X, y, weight, seed):
+def choose_gamma(
+    machine: Any, X: Any, y: Any, weight: Array | None, seed: int
+) -> float:
     """Choose the best of `default_gammas` by a few folds of some points; gamma="cv"."""
     gammas = default_gammas(machine, X, weight)
     if gammas is None:
@@ -259,26 +287,37 @@ class Fold:
 
     _needs_arrays = False  # of features
 
-    def __init__(self, machine, X, y, weight, train, test, scorer):
+    def __init__(
+        self,
+        machine: Any,
+        X: Any,
+        y: Any,
+        weight: Array | None,
+        train: Indices,
+        test: Indices,
+        scorer: Callable[..., float],
+    ) -> None:
         self._machine = machine
         self._X, self._y, self._weight = X, y, weight
         self._train, self._test = self._used(train), self._used(test)
         self._scorer = scorer
 
-    def _used(self, indices):
+    def _used(self, indices: Indices) -> Indices:
         """Keep those of a positive weight."""
         indices = np.arange(self._X.shape[0])[indices]  # masks, too
         return indices if self._weight is None else indices[self._weight[indices] > 0]
 
-    def _take(self, indices, others=None):
+    def _take(
+        self, indices: Indices, others: Indices | None = None
+    ) -> tuple[Any, Any, Array | None]:
         """Take (X, y, weight) of some points."""
         X, y = _safe_split(self._machine, self._X, self._y, indices, others)
         return X, y, None if self._weight is None else self._weight[indices]
 
-    def _testing(self):
+    def _testing(self) -> tuple[Any, Any, Array | None]:
         return self._take(self._test, self._train)
 
-    def score(self, candidates, room=None):
+    def score(self, candidates: list[Candidate], room: Room | None = None) -> Array:
         """Score candidates; `room` is memory that folds share."""
         machine = clone(self._machine).set_params(verbose=0)
         X, y, weight = self._take(self._train)
@@ -295,9 +334,18 @@ class Fold:
         return scores
 
     def _score_setting(
-        self, machine, candidates, numbers, X, targets, weight, balanced, testing, room,
-        scores,
-    ):  # fmt: skip
+        self,
+        machine: Any,
+        candidates: list[Candidate],
+        numbers: list[int],
+        X: Any,
+        targets: AnyArray,
+        weight: Array | None,
+        balanced: Array | None,
+        testing: tuple[Any, Any, Array | None],
+        room: Room | None,
+        scores: Array,
+    ) -> None:
         """Score the candidates of one kernel, metric and number of rows."""
         groups = _group(numbers, lambda k: candidates[k].get("gamma", machine.gamma))
         by_gamma = {
@@ -323,14 +371,23 @@ class Fold:
                         machine, feature_map, result, decisions, testing
                     )
 
-    def _portions(self, machine, gammas):
+    def _portions(self, machine: Any, gammas: list[Any]) -> list[list[Any]]:
         """Divide gammas into those whose features fit into memory side by side."""
         width = getattr(machine.sketch, "s", None) or machine._n_rows(len(self._train))
         limit = check_memory_limit(machine.memory_limit)
         size = max(1, int(limit // (8 * width * self._X.shape[0])))
         return [gammas[i : i + size] for i in range(0, len(gammas), size)]
 
-    def _fit(self, machine, numbers, candidates, Z, targets, weight, Z_test):
+    def _fit(
+        self,
+        machine: Any,
+        numbers: list[int],
+        candidates: list[Candidate],
+        Z: Any,
+        targets: AnyArray,
+        weight: Array | None,
+        Z_test: Any,
+    ) -> "Iterator[tuple[int, SolveResult | None, Array]]":
         """Yield (number, model, decisions of test points) for candidates of a gamma."""
         for tube, chosen in _group(numbers, lambda k: _tube(candidates[k])).items():
             machine.set_params(**dict(tube))
@@ -343,24 +400,40 @@ class Fold:
             for number, (result, decisions) in zip(chosen, models, strict=True):
                 yield number, result, decisions
 
-    def _models(self, machine, Z, y, weight, alphas, Z_test):
+    def _models(
+        self,
+        machine: Any,
+        Z: Any,
+        y: Any,
+        weight: Array | None,
+        alphas: list[Any],
+        Z_test: Any,
+    ) -> "Iterable[tuple[SolveResult | None, Array]]":
         """Yield (model, decisions of test points) for each alpha."""
         warm = machine.warm_start
         for result in machine._solve(Z, y, weight, alphas, warm=warm):
             yield result, result.predict(Z_test)
 
-    def _score_model(self, machine, feature_map, result, decisions, testing):
+    def _score_model(
+        self,
+        machine: Any,
+        feature_map: FeatureMap,
+        result: "SolveResult | None",
+        decisions: Array,
+        testing: tuple[Any, Any, Array | None],
+    ) -> float:
         X_test, y_test, weight = testing
         if result is not None:
             machine._keep(feature_map, result)
 
-        def decide(X):
+        def decide(X: Any) -> Array:
             # predictions and scores of all kinds follow from decisions
             if X is X_test:
                 return decisions
             if result is None:
                 raise ValueError("leave-one-out has predictions of its own points only")
-            return type(machine)._decide(machine, X)
+            found: Array = type(machine)._decide(machine, X)
+            return found
 
         machine._decide = decide
         options = {}
@@ -369,7 +442,7 @@ class Fold:
         return self._scorer(machine, X_test, y_test, **options)
 
 
-def _takes_weights(scorer):
+def _takes_weights(scorer: Callable[..., float]) -> bool:
     """Tell whether a scorer has weights: those of scikit-learn do, functions may."""
     if not inspect.isfunction(scorer):
         return True
@@ -381,10 +454,18 @@ class LeaveOneOut(Fold):
 
     _needs_arrays = True
 
-    def _testing(self):
+    def _testing(self) -> tuple[Any, Any, Array | None]:
         return self._take(self._test)
 
-    def _models(self, machine, Z, y, weight, alphas, Z_test):
+    def _models(
+        self,
+        machine: Any,
+        Z: Any,
+        y: Any,
+        weight: Array | None,
+        alphas: list[Any],
+        Z_test: Any,
+    ) -> "Iterable[tuple[SolveResult | None, Array]]":
         machine.loss_ = Squared()  # which predictions follow
         predictions = leave_one_out(
             Z,
@@ -398,26 +479,28 @@ class LeaveOneOut(Fold):
         return [(None, predicted) for predicted in predictions]
 
 
-def _group(items, key):
+def _group(items: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[int]]:
     """Group the numbers of items by what they have in common."""
-    groups = {}
+    groups: dict[Any, list[int]] = {}
     for number, item in enumerate(items):
         groups.setdefault(key(item), []).append(number)
     return groups
 
 
-def _tube(candidate):
+def _tube(candidate: Candidate) -> tuple[tuple[str, Any], ...]:
     """Take what a candidate has beside alpha, gamma and its map."""
     others = ("alpha", "gamma", *OF_MAPS)
     return tuple(i for i in candidate.items() if i[0] not in others)
 
 
-def _setting(candidate):
+def _setting(candidate: Candidate) -> tuple[tuple[str, Any], ...]:
     """Take what the map of a candidate is made of, beside gamma."""
     return tuple(i for i in candidate.items() if i[0] in OF_MAPS)
 
 
-class SketchedKernelRegressorCV(Search, SketchedKernelRegressor):
+class SketchedKernelRegressorCV(  # type: ignore[misc]
+    Search, SketchedKernelRegressor
+):
     """`SketchedKernelRegressor` that chooses alpha, gamma, kappa and epsilon by folds.
 
     What they have in common is computed once: several times sooner than
@@ -485,33 +568,33 @@ tol, max_iter, feature_storage, memory_limit, n_threads, random_state, verbose
     def __init__(
         self,
         *,
-        alphas=None,
-        gammas=None,
-        kappas=("auto",),
-        epsilons=("auto",),
-        cv=None,
-        scoring=None,
-        kernel="rbf",
-        metric=None,
-        feature_groups=None,
-        sketch="p-sr",
-        n_components=100,
-        p="auto",
-        loss="huber",
-        quantile=0.5,
-        fit_intercept=True,
-        output_matrix=None,
-        calibration=None,
-        solver="auto",
-        tol=1e-6,
-        max_iter=None,
-        feature_storage="auto",
-        memory_limit=None,
-        n_threads=None,
-        random_state=None,
-        warm_start=False,
-        verbose=0,
-    ):
+        alphas: Sequence[float] | None = None,
+        gammas: Sequence[float | str] | None = None,
+        kappas: Sequence[float | str] = ("auto",),
+        epsilons: Sequence[float | str] = ("auto",),
+        cv: Any = None,
+        scoring: Any = None,
+        kernel: Any = "rbf",
+        metric: Any = None,
+        feature_groups: npt.ArrayLike | None = None,
+        sketch: str | SketchLike = "p-sr",
+        n_components: Any = 100,
+        p: float | str | None = "auto",
+        loss: str = "huber",
+        quantile: float = 0.5,
+        fit_intercept: bool = True,
+        output_matrix: npt.ArrayLike | str | None = None,
+        calibration: str | None = None,
+        solver: "str | Solver" = "auto",
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        feature_storage: str = "auto",
+        memory_limit: int | None = None,
+        n_threads: int | None = None,
+        random_state: RandomState = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+    ) -> None:
         self.alphas = alphas
         self.gammas = gammas
         self.kappas = kappas
@@ -539,7 +622,7 @@ tol, max_iter, feature_storage, memory_limit, n_threads, random_state, verbose
         self.warm_start = warm_start
         self.verbose = verbose
 
-    def _tubes(self):
+    def _tubes(self) -> dict[str, list[Any]]:
         if self.loss == "huber":
             return {"kappa": check_candidates(self.kappas, "kappas")}
         if self.loss == "epsilon_insensitive":
@@ -547,7 +630,9 @@ tol, max_iter, feature_storage, memory_limit, n_threads, random_state, verbose
         return {}
 
 
-class SketchedQuantileRegressorCV(Search, SketchedQuantileRegressor):
+class SketchedQuantileRegressorCV(  # type: ignore[misc]
+    Search, SketchedQuantileRegressor
+):
     """`SketchedQuantileRegressor` that chooses alpha and gamma by folds.
 
     Parameters
@@ -577,31 +662,31 @@ random_state, verbose
     def __init__(
         self,
         *,
-        alphas=None,
-        gammas=None,
-        cv=None,
-        scoring=None,
-        kernel="rbf",
-        metric=None,
-        feature_groups=None,
-        sketch="p-sr",
-        n_components=100,
-        p="auto",
-        quantiles=(0.1, 0.5, 0.9),
-        fit_intercept=True,
-        output_matrix=None,
-        noncrossing="sort",
-        calibration=None,
-        solver="auto",
-        tol=1e-6,
-        max_iter=None,
-        feature_storage="auto",
-        memory_limit=None,
-        n_threads=None,
-        random_state=None,
-        warm_start=False,
-        verbose=0,
-    ):
+        alphas: Sequence[float] | None = None,
+        gammas: Sequence[float | str] | None = None,
+        cv: Any = None,
+        scoring: Any = None,
+        kernel: Any = "rbf",
+        metric: Any = None,
+        feature_groups: npt.ArrayLike | None = None,
+        sketch: str | SketchLike = "p-sr",
+        n_components: Any = 100,
+        p: float | str | None = "auto",
+        quantiles: npt.ArrayLike = (0.1, 0.5, 0.9),
+        fit_intercept: bool = True,
+        output_matrix: npt.ArrayLike | str | None = None,
+        noncrossing: str = "sort",
+        calibration: str | None = None,
+        solver: "str | Solver" = "auto",
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        feature_storage: str = "auto",
+        memory_limit: int | None = None,
+        n_threads: int | None = None,
+        random_state: RandomState = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+    ) -> None:
         self.alphas = alphas
         self.gammas = gammas
         self.cv = cv
@@ -628,7 +713,9 @@ random_state, verbose
         self.verbose = verbose
 
 
-class SketchedKernelClassifierCV(Search, SketchedKernelClassifier):
+class SketchedKernelClassifierCV(  # type: ignore[misc]
+    Search, SketchedKernelClassifier
+):
     """`SketchedKernelClassifier` that chooses alpha and gamma by folds.
 
     Parameters
@@ -655,30 +742,30 @@ tol, max_iter, feature_storage, memory_limit, n_threads, random_state, verbose
     def __init__(
         self,
         *,
-        alphas=None,
-        gammas=None,
-        cv=None,
-        scoring=None,
-        kernel="rbf",
-        metric=None,
-        feature_groups=None,
-        sketch="p-sr",
-        n_components=100,
-        p="auto",
-        loss="hinge",
-        class_weight=None,
-        probability=False,
-        fit_intercept=True,
-        solver="auto",
-        tol=1e-6,
-        max_iter=None,
-        feature_storage="auto",
-        memory_limit=None,
-        n_threads=None,
-        random_state=None,
-        warm_start=False,
-        verbose=0,
-    ):
+        alphas: Sequence[float] | None = None,
+        gammas: Sequence[float | str] | None = None,
+        cv: Any = None,
+        scoring: Any = None,
+        kernel: Any = "rbf",
+        metric: Any = None,
+        feature_groups: npt.ArrayLike | None = None,
+        sketch: str | SketchLike = "p-sr",
+        n_components: Any = 100,
+        p: float | str | None = "auto",
+        loss: str = "hinge",
+        class_weight: dict[Any, float] | str | None = None,
+        probability: bool = False,
+        fit_intercept: bool = True,
+        solver: "str | Solver" = "auto",
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        feature_storage: str = "auto",
+        memory_limit: int | None = None,
+        n_threads: int | None = None,
+        random_state: RandomState = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+    ) -> None:
         self.alphas = alphas
         self.gammas = gammas
         self.cv = cv

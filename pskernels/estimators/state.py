@@ -1,12 +1,16 @@
 """What estimators share before and after a fit; a failure changes nothing."""
 
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
+from pskernels._types import AnyArray
+
 
 @contextmanager
-def all_or_nothing(estimator):
+def all_or_nothing(estimator: object) -> Iterator[None]:
     """Leave an estimator as it was if a fit fails, so that its old model works."""
     before = vars(estimator).copy()
     try:
@@ -17,7 +21,9 @@ def all_or_nothing(estimator):
         raise
 
 
-def keep_weighted(X, y, weight, groups=None):
+def keep_weighted(
+    X: Any, y: Any, weight: AnyArray | None, groups: AnyArray | None = None
+) -> tuple[Any, Any, Any, Any]:
     """Leave out points without weight."""
     if weight is None or weight.all():
         return X, y, weight, groups
@@ -26,7 +32,7 @@ def keep_weighted(X, y, weight, groups=None):
     return X[used], y[used], weight[used], groups
 
 
-def make_machine(estimator, machine_type):
+def make_machine(estimator: Any, machine_type: type[Any]) -> Any:
     """Make a machine with the parameters that it shares with an estimator."""
     given = estimator.get_params(deep=False)
     shared = given.keys() & set(machine_type._get_param_names())
@@ -45,7 +51,7 @@ NOT_ALWAYS = (
 )
 
 
-def take_learnt(estimator, machine):
+def take_learnt(estimator: Any, machine: Any) -> None:
     """Give an estimator what a machine has learnt, and nothing of fits before."""
     for name in NOT_ALWAYS:
         vars(estimator).pop(name, None)

@@ -11,12 +11,14 @@ import hashlib
 import math
 import sys
 import time
+from collections.abc import Generator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
 from pskernels._threads import single_threaded_blas
+from pskernels._types import AnyArray, Array, Indices, Path
 from pskernels._validation import (
     check_int,
     check_memory_limit,
@@ -43,6 +45,15 @@ from pskernels.streaming import (
     strata,
     total_weight,
 )
+
+if TYPE_CHECKING:
+    from pskernels.feature_map import ChunkFeatures
+    from pskernels.kernels import Kernel
+    from pskernels.losses import Loss
+    from pskernels.passes import Answer, Outcome, Request
+    from pskernels.solvers.base import Iteration
+    from pskernels.sources import Source
+    from pskernels.streaming import Reweigh
 
 # Shares of the points that the fit begins with, as far as they have room.
 SUBSAMPLE = 0.1
@@ -73,16 +84,27 @@ ROUNDED_SHARE = 0.2
 class _Some(NamedTuple):
     """Some of the points, in memory."""
 
-    X: np.ndarray
-    y: np.ndarray  # as they are given
-    targets: np.ndarray  # of `solve`
-    weight: np.ndarray | None  # those of classes included
+    X: AnyArray
+    y: AnyArray  # as they are given
+    targets: AnyArray  # of `solve`
+    weight: Array | None  # those of classes included
 
 
-class FitsSources:
+if TYPE_CHECKING:  # what a machine of scikit-learn has, which comes without types
+    from sklearn.base import BaseEstimator as _Estimator
+else:
+    _Estimator = object
+
+
+class FitsSources(_Estimator):
     """What machines add to fit a `Source`: a memory map, a file, slices of rows."""
 
-    def _fit_source(self, X, y, sample_weight, checkpoint=None):
+    if TYPE_CHECKING:
+        loss_: Loss
+
+    def _fit_source(
+        self, X: Any, y: Any, sample_weight: Any, checkpoint: Path | None = None
+    ) -> Self:
         """Fit to points that are read in slices; in memory, if all have room."""
         given = X
         X, y = open_points(X, y), open_targets(y, given, real=self.takes_numbers)
@@ -102,24 +124,30 @@ class FitsSources:
         if y.ndim > 2:
             raise ValueError(f"y must have one or two dimensions, got {y.shape}")
         if self._is_precomputed() or self._has_room(X):
-            weight = None if weight is None else weight[:]
+            weights = None if weight is None else weight[:]
             names = X.names
-            X, y, weight = self._check_data(X[:], y[:], weight)
+            X, y, weights = self._check_data(X[:], y[:], weights)
             if names is not None:
                 self.feature_names_in_ = np.array(names, dtype=object)
             self._warn_if_unscaled(X)
-            self._fit_checked(X, y, weight)
+            self._fit_checked(X, y, weights)
             return self
         self._check_streamable()
         self._learn_form(X)
         return self._fit_streamed(X, y, weight, checkpoint)
 
     @property
-    def takes_numbers(self):
+    def takes_numbers(self) -> bool:
         """Whether targets are real numbers, and not labels."""
         return bool(self._y_options().get("y_numeric", False))
 
-    def fit_distributed(self, X, y, weight=None, checkpoint=None):
+    def fit_distributed(
+        self,
+        X: "Source",
+        y: "Source",
+        weight: "Source | None" = None,
+        checkpoint: Path | None = None,
+    ) -> Self:
         """Fit to sources whose passes run elsewhere, whatever room there is here.
 
         Parameters
@@ -134,27 +162,29 @@ class FitsSources:
             self._learn_form(X)
             return self._fit_streamed(X, y, weight, checkpoint)
 
-    def _has_room(self, X):
+    def _has_room(self, X: "Source") -> bool:
         """Tell whether X and its features fit in memory_limit."""
         if is_auto(self.n_components, "n_components"):
-            return len(X) * X.shape[1] * X.dtype.itemsize <= self._limit() // 4
+            found: bool = len(X) * X.shape[1] * X.dtype.itemsize <= self._limit() // 4
+            return found
         return len(X) * self._row_bytes(X) <= self._limit()
 
-    def _row_bytes(self, X):
+    def _row_bytes(self, X: "Source") -> int:
         """Count bytes of a point, its features, and what a solver has of it."""
         s = self._n_rows(len(X))
-        return (s + X.shape[1]) * X.dtype.itemsize + 8 * ROW_NUMBERS
+        found: int = (s + X.shape[1]) * X.dtype.itemsize + 8 * ROW_NUMBERS
+        return found
 
-    def _streamed_rows(self):
+    def _streamed_rows(self) -> int:
         """Count rows of a sketch, by default the least: every pass pays for them."""
         if self.n_components is None:
             return LEAST_ROWS
         return check_int(self.n_components, "n_components", minimum=1)
 
-    def _limit(self):
+    def _limit(self) -> int:
         return check_memory_limit(self.memory_limit)
 
-    def _check_streamable(self):
+    def _check_streamable(self) -> None:
         """Refuse what needs all points at once."""
         reasons = {
             "n_components='auto'": isinstance(self.n_components, str),
@@ -171,7 +201,9 @@ class FitsSources:
                     "n_components, a sketch by name, solver='auto', warm_start=False"
                 )
 
-    def _fit_streamed(self, X, y, weight, path):
+    def _fit_streamed(
+        self, X: "Source", y: "Source", weight: "Source | None", path: Path | None
+    ) -> Self:
         seed = self._seed()
         check_option(self.feature_storage, "feature_storage", STORAGES)
         if path is not None:
@@ -216,7 +248,7 @@ class FitsSources:
             checkpoint.remove()
         return self
 
-    def _key_of_fit(self, X, y, weight):
+    def _key_of_fit(self, X: "Source", y: "Source", weight: "Source | None") -> bytes:
         """Compute a digest of data and parameters that decide on every bit of a fit."""
         ignored = "verbose", "n_threads"
         parameters = {
@@ -233,7 +265,7 @@ class FitsSources:
         text = repr((type(self).__name__, sorted(parameters.items()), sources))
         return hashlib.sha256(text.encode()).digest()
 
-    def _say_cost(self, chunks, some):
+    def _say_cost(self, chunks: Chunks, some: _Some) -> None:
         """Say what a pass will read, compute and take."""
         probe = some.X[: min(len(some.X), chunks.step)]
         start = time.perf_counter()
@@ -252,7 +284,7 @@ class FitsSources:
             file=sys.stderr,
         )
 
-    def _report(self, began, line):
+    def _report(self, began: float, line: "Iteration") -> None:
         """Print what a pass has found, and how long it may still take."""
         if not self.verbose:
             return
@@ -267,30 +299,40 @@ class FitsSources:
             file=sys.stderr,
         )
 
-    def _read_some(self, X, y, weight, reweigh, seed):
+    def _read_some(
+        self,
+        X: "Source",
+        y: "Source",
+        weight: "Source | None",
+        reweigh: "Reweigh",
+        seed: int,
+    ) -> _Some:
         """Read a tenth of the points, or as many as have room."""
         room = self._limit() // 2 // self._row_bytes(X)
-        most = MOST_POINTS if X.chunks_type is None else MOST_GATHERED
-        most = min(SUBSAMPLE * len(X), room, most * self._streamed_rows())
+        each = MOST_POINTS if X.chunks_type is None else MOST_GATHERED
+        most = min(SUBSAMPLE * len(X), room, each * self._streamed_rows())
         least = LEAST_POINTS * self._streamed_rows()
         rows = strata(len(X), max(least, int(most)), seed)
         labels = np.asarray(y[rows])
-        some = None if weight is None else np.asarray(weight[rows], np.float64)
-        targets, some = self._encode_chunk(labels), reweigh(labels, some)
+        given = None if weight is None else np.asarray(weight[rows], np.float64)
+        targets, some = self._encode_chunk(labels), reweigh(labels, given)
         _check_some_weight(some)
         return _Some(X[rows], labels, targets, some)
 
-    def _streamed_alpha(self, some, weight, n):
+    def _streamed_alpha(self, some: _Some, weight: "Source | None", n: int) -> float:
         """Find alpha of all points; the unit of targets is that of some of them."""
         if not is_auto(self.alpha, "alpha"):
             return check_positive(self.alpha, "alpha")
-        if weight is not None:
+        if weight is not None and some.weight is not None:
             whole = (some.weight == np.floor(some.weight)).all()
             n = sum(weight.map_blocks(_sum_of if whole else _count_of))
         alpha = default_alpha(n, penalty=self._default_penalty())
-        return alpha / self._alpha_unit(some.targets, some.weight)
+        found: float = alpha / self._alpha_unit(some.targets, some.weight)
+        return found
 
-    def _fit_chunks(self, X, some, kernel, alpha, seed):
+    def _fit_chunks(
+        self, X: "Source", some: _Some, kernel: "Kernel", alpha: float, seed: int
+    ) -> "ChunkFeatures":
         """Fit the map to all points, of which it keeps the landmarks alone."""
         make_map = self._map_maker(some.X, some.weight, kernel)
         s, n = self._streamed_rows(), len(X)
@@ -298,18 +340,23 @@ class FitsSources:
             make_map, some.X, some.targets, some.weight, s, seed, n
         )
         feature_map = make_map(sketch.draw(n, seed, self.n_threads))
-        return feature_map.fit_chunks(X, alpha, formed=self._is_squared())
+        found: ChunkFeatures = feature_map.fit_chunks(
+            X, alpha, formed=self._is_squared()
+        )
+        return found
 
-    def _is_squared(self):
+    def _is_squared(self) -> bool:
         """Tell whether one pass is enough: its moments need all digits of Z."""
         return getattr(self, "loss", None) == "squared"
 
-    def _targets_of(self, y):
+    def _targets_of(self, y: AnyArray) -> Array:
         """Encode targets of a chunk: (outputs, rows)."""
         Y = self.loss_.check_targets(self._encode_chunk(y))
         return np.ascontiguousarray(Y.T).reshape(-1, len(y))
 
-    def _make_fits(self, chunks, some, alpha):
+    def _make_fits(
+        self, chunks: Chunks, some: _Some, alpha: float
+    ) -> "tuple[Sequence[Loss], list[Generator[Request, Answer, Outcome]]]":
         """Make losses of outputs, and generators of requests, one for each."""
         features_of, starts = chunks.features_of, None
         if self._is_squared():
@@ -318,7 +365,7 @@ class FitsSources:
             self._find_loss(features_of, some)
         Y = self._targets_of(some.y)
         weight = np.ones(len(some.X)) if some.weight is None else some.weight
-        shift = np.zeros(len(Y))
+        shift: Array = np.zeros(len(Y))
         if self.fit_intercept and not self.loss_.classification:
             shift = self.loss_.constant_minimisers(Y, weight / weight.sum())
         chunks.shift = shift
@@ -360,7 +407,7 @@ class FitsSources:
                 makers.append(minimise(problem, starts[j], *limits))
         return losses, makers
 
-    def _find_loss(self, features_of, some):
+    def _find_loss(self, features_of: "ChunkFeatures", some: _Some) -> None:
         """Find the loss, kappa and the like by the smaller subsample."""
         rows = self._nested(features_of, some)
         few = None if some.weight is None else some.weight[rows]
@@ -382,12 +429,14 @@ class FitsSources:
                 "by one (noncrossing='sort', output_matrix=None, or loss='squared')"
             )
 
-    def _nested(self, features_of, some):
+    def _nested(self, features_of: "ChunkFeatures", some: _Some) -> Indices:
         """Choose the smaller subsample of the larger one."""
         k = max(int(NESTED * len(some.X)), LEAST_POINTS * features_of.r)
         return strata(len(some.X), k, 0)
 
-    def _starts(self, features_of, some, Y, alpha, n):
+    def _starts(
+        self, features_of: "ChunkFeatures", some: _Some, Y: Array, alpha: float, n: int
+    ) -> tuple[list[Model], list[float]]:
         """Find a model for each output, by nested subsamples of shifted targets."""
         rows = self._nested(features_of, some)
         few = None if some.weight is None else some.weight[rows]
@@ -412,7 +461,9 @@ class FitsSources:
             objectives.append(second.objective)
         return models, objectives
 
-    def _choose_scratch(self, chunks, starts, objectives, alpha):
+    def _choose_scratch(
+        self, chunks: Chunks, starts: list[Model], objectives: list[float], alpha: float
+    ) -> None:
         """Keep features in a file if that costs less; in float32 if tol allows."""
         if chunks.is_distributed or self.feature_storage == "recomputed":
             return
@@ -433,7 +484,7 @@ class FitsSources:
                 file=sys.stderr,
             )
 
-    def _as_result(self, outcomes, alpha):
+    def _as_result(self, outcomes: "Sequence[Outcome]", alpha: float) -> SolveResult:
         """Make a result of those of each output."""
         objective = sum(outcome.objective for outcome in outcomes)
         if len(outcomes) == 1:
@@ -442,9 +493,10 @@ class FitsSources:
             gap = sum(outcome.gap for outcome in outcomes)
             dual_gap = float(relative_gap(gap, gap_scale(objective, 0.0)))
         coef = np.column_stack([outcome.theta for outcome in outcomes])
-        intercept = np.array([outcome.intercept for outcome in outcomes])
+        intercepts = np.array([outcome.intercept for outcome in outcomes])
+        intercept: Array | float = intercepts
         if not self._decision_shape():
-            coef, intercept = coef[:, 0], float(intercept[0])
+            coef, intercept = coef[:, 0], float(intercepts[0])
         longest = max(outcomes, key=lambda outcome: len(outcome.history))
         return SolveResult(
             coef=coef,
@@ -452,7 +504,7 @@ class FitsSources:
             objective=objective,
             null_objective=np.nan,
             dual_gap=dual_gap,
-            dual=None,
+            dual=None,  # type: ignore[arg-type]  # which nobody asks for
             converged=dual_gap <= self.tol,
             n_iter=len(longest.history),
             history=longest.history,
@@ -464,13 +516,15 @@ class FitsSources:
         )
 
 
-def _hidden_by_rounding(row_rounding, loss, start, alpha):
+def _hidden_by_rounding(
+    row_rounding: float, loss: "Loss", start: Model, alpha: float
+) -> float:
     """Estimate what rounding of features would hide of a gap, as certificates do."""
     slope = row_rounding * max(abs(loss.lower), abs(loss.upper))
-    return slope * np.linalg.norm(start.theta) + slope**2 / (2 * alpha)
+    return float(slope * np.linalg.norm(start.theta) + slope**2 / (2 * alpha))
 
 
-def _check_some_weight(weight):
+def _check_some_weight(weight: Array | None) -> None:
     """Check that a subsample has points that count."""
     if weight is not None and not weight.any():
         raise ValueError(
@@ -479,15 +533,15 @@ def _check_some_weight(weight):
         )
 
 
-def _sum_of(start, weight):
+def _sum_of(start: Model, weight: AnyArray) -> float:
     return float(weight.sum(dtype=np.float64))
 
 
-def _count_of(start, weight):
-    return np.count_nonzero(weight)
+def _count_of(start: Model, weight: AnyArray) -> int:
+    return int(np.count_nonzero(weight))
 
 
-def _first_width(first, n_few, n_some, n, r):
+def _first_width(first: "Iteration", n_few: int, n_some: int, n: int, r: int) -> float:
     """Find the first envelope of n points, from the first of the larger subsample.
 
     Parameters

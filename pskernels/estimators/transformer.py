@@ -1,15 +1,30 @@
 """`KernelSketch`: the feature map as a scikit-learn transformer."""
 
+from typing import TYPE_CHECKING, Any, Self
+
 import numpy as np
+import numpy.typing as npt
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
+from pskernels._types import (
+    AnyArray,
+    Array,
+    KernelLike,
+    MetricLike,
+    RandomState,
+    SketchLike,
+)
 from pskernels._validation import count_not_finite, raise_not_finite
-from pskernels.choice import grow, mean_residual
+from pskernels.choice import GrowingFeatures, Growth, grow, mean_residual
 from pskernels.estimators.base import SketchedEstimator
 from pskernels.estimators.defaults import is_auto
 from pskernels.estimators.state import all_or_nothing
 from pskernels.sources import Source, is_source, open_points
+
+if TYPE_CHECKING:
+    from pskernels.feature_map import FeatureMap
+    from pskernels.kernels import Kernel
 
 
 class KernelSketch(
@@ -107,19 +122,19 @@ class KernelSketch(
     def __init__(
         self,
         *,
-        kernel="rbf",
-        gamma=None,
-        metric=None,
-        feature_groups=None,
-        sketch="p-sr",
-        n_components=100,
-        p=None,
-        rtol=0.01,
-        memory_limit=None,
-        n_threads=None,
-        random_state=None,
-        verbose=0,
-    ):
+        kernel: KernelLike = "rbf",
+        gamma: float | str | None = None,
+        metric: MetricLike | None = None,
+        feature_groups: npt.ArrayLike | None = None,
+        sketch: str | SketchLike = "p-sr",
+        n_components: int | str = 100,
+        p: float | str | None = None,
+        rtol: float = 0.01,
+        memory_limit: int | None = None,
+        n_threads: int | None = None,
+        random_state: RandomState = None,
+        verbose: int = 0,
+    ) -> None:
         self.kernel = kernel
         self.gamma = gamma
         self.metric = metric
@@ -133,12 +148,12 @@ class KernelSketch(
         self.random_state = random_state
         self.verbose = verbose
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def fit(self, X, y=None):
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Draw the sketch, and learn the map.
 
         Parameters
@@ -156,7 +171,7 @@ class KernelSketch(
         self._fit(X, y, None)
         return self
 
-    def fit_transform(self, X, y=None):
+    def fit_transform(self, X: Any, y: Any = None) -> Array:
         """Compute ``fit(X, y).transform(X)``.
 
         Parameters
@@ -169,9 +184,10 @@ class KernelSketch(
         -------
         ndarray of shape (n, n_features_out)
         """
-        return self._fit(X, y, "transform")
+        found: Array = self._fit(X, y, "transform")
+        return found
 
-    def _fit(self, X, y, form):
+    def _fit(self, X: Any, y: Any, form: str | None) -> Any:
         with all_or_nothing(self):
             if is_source(X):
                 X = open_points(X)
@@ -192,9 +208,9 @@ class KernelSketch(
             )
         return Z
 
-    def _choose_kernel(self, X, y):
+    def _choose_kernel(self, X: Any, y: Any) -> "Kernel":
         """Find the kernel of the parameters, or learn it."""
-        vars(self).pop("rounds_", None)
+        self.__dict__.pop("rounds_", None)
         if not self._learns_kernel():
             return self._named_kernel(self.gamma)
         if y is None:
@@ -213,15 +229,23 @@ class KernelSketch(
             raise_not_finite(y.reshape(len(y), -1), "y")
         return self._learn_kernel(X, y, None, self._seed()).kernel
 
-    def _grow(self, features, X, y, weight, seed, rtol):
+    def _grow(
+        self,
+        features: GrowingFeatures,
+        X: Any,
+        y: Any,
+        weight: Array | None,
+        seed: int,
+        rtol: float,
+    ) -> "tuple[FeatureMap, Array, list[Growth]]":
         """Grow until the part of k(x, x) that features do not see stops falling."""
 
-        def residual(feature_map, Z):
+        def residual(feature_map: "FeatureMap", Z: Array) -> float:
             return mean_residual(feature_map, X, seed)
 
         return grow(features, residual, rtol, self._most_rows(X.shape[0]), scale=1.0)
 
-    def transform(self, X, *, out=None):
+    def transform(self, X: Any, *, out: AnyArray | None = None) -> Array:
         """Compute the features of points.
 
         Parameters
@@ -238,11 +262,13 @@ class KernelSketch(
         """
         return self._in_blocks(self._transform, X, out)
 
-    def _transform(self, X):
+    def _transform(self, X: Any) -> Array:
         check_is_fitted(self)
-        points = X if isinstance(X, Source) else self._check_points(X, reset=False)
+        points: Any = X
+        if not isinstance(X, Source):
+            points = self._check_points(X, reset=False)
         return self.feature_map_.transform(points)
 
     @property
-    def _n_features_out(self):
+    def _n_features_out(self) -> int:
         return self.feature_map_.rank_

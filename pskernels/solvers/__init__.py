@@ -8,11 +8,15 @@ adam        the paper's stochastic method
 """
 
 import dataclasses
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pskernels._products import Features
 from pskernels._threads import resolve_n_threads, single_threaded_blas
+from pskernels._types import Array
 from pskernels._validation import (
     check_int,
     check_option,
@@ -29,8 +33,10 @@ from pskernels.solvers.base import (
     ConvergenceWarning,
     Iteration,
     Progress,
+    Solver,
     SolveResult,
     Start,
+    StartLike,
     merge,
     out_of_directions,
     warn_if_not_converged,
@@ -39,6 +45,9 @@ from pskernels.solvers.direct import Direct
 from pskernels.solvers.lbfgs import LBFGS
 from pskernels.solvers.newton import Newton
 from pskernels.solvers.newton_cg import OneOutput, run_family
+
+if TYPE_CHECKING:
+    from pskernels.features import AnyFeatures, FeaturesLike
 
 __all__ = [
     "LBFGS",
@@ -59,22 +68,22 @@ SMALLEST_ALPHA = 1e-100
 
 
 def solve(
-    Z,
-    y,
+    Z: "FeaturesLike",
+    y: npt.ArrayLike,
     *,
-    loss="squared",
-    alpha,
-    output_matrix=None,
-    output_rank=None,
-    sample_weight=None,
-    fit_intercept=True,
-    solver="auto",
-    tol=1e-6,
-    max_iter=None,
-    start=None,
-    n_threads=None,
-    verbose=0,
-):
+    loss: str | Loss = "squared",
+    alpha: float,
+    output_matrix: npt.ArrayLike | str | None = None,
+    output_rank: int | None = None,
+    sample_weight: npt.ArrayLike | None = None,
+    fit_intercept: bool = True,
+    solver: str | Solver = "auto",
+    tol: float = 1e-6,
+    max_iter: int | None = None,
+    start: StartLike | None = None,
+    n_threads: int | None = None,
+    verbose: int = 0,
+) -> SolveResult:
     """Minimise mean ℓ(Z @ coef + intercept, y) + (alpha/2)·‖coef‖².
 
     One output or several.  Those of several may be coupled by an output matrix M:
@@ -181,23 +190,23 @@ def solve(
 
 
 def path(
-    Z,
-    y,
+    Z: "FeaturesLike",
+    y: npt.ArrayLike,
     *,
-    alphas,
-    loss="squared",
-    output_matrix=None,
-    output_rank=None,
-    sample_weight=None,
-    fit_intercept=True,
-    solver="auto",
-    tol=1e-6,
-    max_iter=None,
-    start=None,
-    warm=True,
-    n_threads=None,
-    verbose=0,
-):
+    alphas: Iterable[float],
+    loss: str | Loss = "squared",
+    output_matrix: npt.ArrayLike | str | None = None,
+    output_rank: int | None = None,
+    sample_weight: npt.ArrayLike | None = None,
+    fit_intercept: bool = True,
+    solver: str | Solver = "auto",
+    tol: float = 1e-6,
+    max_iter: int | None = None,
+    start: StartLike | None = None,
+    warm: bool = True,
+    n_threads: int | None = None,
+    verbose: int = 0,
+) -> list[SolveResult]:
     """Run `solve` for several alphas, each from the solution before it.
 
     Checks, the model without features and sums over points are shared; for the
@@ -239,7 +248,16 @@ tol, max_iter, start, n_threads, verbose
     )
 
 
-def _run(Z, y, *, alphas, loss, warm, n_threads, **options):
+def _run(
+    Z: "FeaturesLike",
+    y: npt.ArrayLike,
+    *,
+    alphas: Iterable[float],
+    loss: str | Loss,
+    warm: bool,
+    n_threads: int | None,
+    **options: Any,
+) -> list[SolveResult]:
     """Solve for each alpha, on features that are formed where that is needed."""
     alphas = [_check_alpha(alpha) for alpha in alphas]
     loss = get_loss(loss)
@@ -255,7 +273,7 @@ def _run(Z, y, *, alphas, loss, warm, n_threads, **options):
     ]
     if warm:
         kept = [all(kept)] * len(alphas)
-    results = [None] * len(alphas)
+    results: list[Any] = [None] * len(alphas)
     for keep in sorted(set(kept)):  # each alpha as if it were alone
         some = [k for k, one in enumerate(kept) if one == keep]
         found = _run_alike(
@@ -273,22 +291,22 @@ def _run(Z, y, *, alphas, loss, warm, n_threads, **options):
 
 
 def _run_smooth(
-    features,
-    y,
-    alphas,
-    loss,
-    warm,
+    features: "AnyFeatures",
+    y: npt.ArrayLike,
+    alphas: list[float],
+    loss: SmoothLoss,
+    warm: bool,
     *,
-    output_matrix,
-    output_rank,
-    sample_weight,
-    fit_intercept,
-    solver,
-    tol,
-    max_iter,
-    start,
-    verbose,
-):
+    output_matrix: npt.ArrayLike | str | None,
+    output_rank: int | None,
+    sample_weight: npt.ArrayLike | None,
+    fit_intercept: bool,
+    solver: str | Solver,
+    tol: float,
+    max_iter: int | None,
+    start: StartLike | None,
+    verbose: int,
+) -> list[SolveResult]:
     """Solve a `SmoothLoss`, by conjugate gradients."""
     check_option(solver, "solver", ("auto", "newton"))
     if output_matrix is not None or output_rank is not None:
@@ -321,23 +339,23 @@ def _run_smooth(
 
 
 def _run_alike(
-    features,
-    y,
+    features: "AnyFeatures",
+    y: npt.ArrayLike,
     *,
-    alphas,
-    loss,
-    output_matrix,
-    output_rank,
-    sample_weight,
-    fit_intercept,
-    solver,
-    tol,
-    max_iter,
-    start,
-    warm,
-    n_threads,
-    verbose,
-):
+    alphas: list[float],
+    loss: Loss,
+    output_matrix: npt.ArrayLike | str | None,
+    output_rank: int | None,
+    sample_weight: npt.ArrayLike | None,
+    fit_intercept: bool,
+    solver: str | Solver,
+    tol: float,
+    max_iter: int | None,
+    start: StartLike | None,
+    warm: bool,
+    n_threads: int,
+    verbose: int,
+) -> list[SolveResult]:
     tol = check_positive(tol, "tol")
     solver = get_solver(solver, loss, _by_newton(features, y))
     if isinstance(solver, Adam):
@@ -395,20 +413,20 @@ def _run_alike(
 class _Run:
     """All that is given, checked."""
 
-    features: object
+    features: "AnyFeatures"
     loss: Loss
-    Y: np.ndarray  # (d, n)
-    weight: np.ndarray
+    Y: Array  # (d, n)
+    weight: Array
     outputs: Outputs
     fit_intercept: bool
-    solver: object
+    solver: Solver
     tol: float
     max_iter: int
     warm: bool
     n_threads: int
     verbose: int
 
-    def along(self, alphas, start):
+    def along(self, alphas: list[float], start: StartLike | None) -> list[SolveResult]:
         """Solve for alphas, large ones first; if warm, each from the one before."""
         if self._by_output():
             _check_start(start, self.features.r, len(self.Y))
@@ -430,7 +448,7 @@ class _Run:
         )
         sample = Sample(problem)
         run = self.solver.begin(sample)
-        results = [None] * len(alphas)
+        results: list[Any] = [None] * len(alphas)
         for k in np.argsort(alphas, kind="stable")[::-1]:
             begin = _where_to_start(problem, start)
             progress = Progress(sample, alphas[k], self.tol, self.verbose)
@@ -443,12 +461,12 @@ class _Run:
                 sample.restart()
         return results
 
-    def _by_output(self):
+    def _by_output(self) -> bool:
         """Tell whether it is one problem for each output."""
         together = self.loss.of_norm or isinstance(self.solver, Direct)
         return len(self.Y) > 1 and self.outputs.separate and not together
 
-    def _of_output(self, j):
+    def _of_output(self, j: int) -> "_Run":
         return dataclasses.replace(
             self,
             loss=self.loss.of_outputs(len(self.Y))[j],
@@ -456,13 +474,16 @@ class _Run:
             outputs=Outputs.independent(1),
         )
 
-    def _in_directions(self, alphas, start):
+    def _in_directions(
+        self, alphas: list[float], start: StartLike | None
+    ) -> list[SolveResult]:
         """Solve the squared loss in the k directions that M has; in others, a constant.
 
         ‖u - y‖² = ‖Vᵀ(u - y)‖² + ‖y - V·Vᵀy‖² if u is in the span of V, but for an
         intercept.
         """
         _check_start(start, self.features.r, len(self.Y))
+        assert self.outputs.vectors is not None  # or k were as many as outputs
         V = self.outputs.vectors[:, : self.outputs.k]
         # around their means, so that rotations do not cost the digits of small targets
         mean = np.zeros(len(self.Y))
@@ -499,7 +520,9 @@ class _Run:
             for result in results
         ]
 
-    def with_residual_matrix(self, first, output_rank):
+    def with_residual_matrix(
+        self, first: SolveResult, output_rank: int | None
+    ) -> "_Run":
         """Make the same with M from the residuals of a first result."""
         d = len(self.Y)
         intercept = np.reshape(
@@ -512,7 +535,13 @@ class _Run:
         return dataclasses.replace(self, outputs=Outputs.of_matrix(M, d, rank))
 
 
-def _get_outputs(output_matrix, output_rank, Y, weight, n_threads):
+def _get_outputs(
+    output_matrix: npt.ArrayLike | str | None,
+    output_rank: int | None,
+    Y: Array,
+    weight: Array,
+    n_threads: int,
+) -> Outputs:
     d = len(Y)
     rank = check_output_rank(output_rank, d)
     if isinstance(output_matrix, str):
@@ -530,59 +559,64 @@ def _get_outputs(output_matrix, output_rank, Y, weight, n_threads):
     return Outputs.leading(Y, weight, rank, n_threads)
 
 
-def _by_newton(features, y):
+def _by_newton(features: "AnyFeatures", y: npt.ArrayLike) -> bool:
     """Tell whether Newton's method is that of squares: it needs no Gram matrix of Z."""
     return features.penalty is not None and np.size(y) == features.n
 
 
-def get_solver(solver, loss, by_newton=False):
+def get_solver(solver: str | Solver, loss: Loss, by_newton: bool = False) -> Solver:
     """Find the solver object behind a name or an object, if it can do the loss.
 
     `by_newton`: "auto" means Newton's method for the squared loss, too.
     """
+    found: Solver
     if isinstance(solver, str) and solver == "auto":
         by_newton = by_newton or not isinstance(loss, Squared)
-        solver = Newton() if by_newton else Direct()
+        found = Newton() if by_newton else Direct()
     elif isinstance(solver, str):
-        solver = SOLVERS[check_option(solver, "solver", ("auto", *SOLVERS))]()
+        found = SOLVERS[check_option(solver, "solver", ("auto", *SOLVERS))]()
     elif not isinstance(solver, tuple(SOLVERS.values())):
         raise TypeError(
             "solver must be 'auto', a solver object or one of "
             f"{', '.join(map(repr, SOLVERS))}, got {solver!r}"
         )
-    solver.check(loss)
-    return solver
+    else:
+        found = solver
+    found.check(loss)
+    return found
 
 
-def _as_list(alphas):
+def _as_list(alphas: Iterable[float] | float) -> list[float]:
     alphas = list(alphas) if np.iterable(alphas) else [alphas]
     if not alphas:
         raise ValueError("alphas must have at least one value, got none")
     return alphas
 
 
-def _check_alpha(alpha):
+def _check_alpha(alpha: object) -> float:
     alpha = check_positive(alpha, "alpha")
     if alpha < SMALLEST_ALPHA:
         raise ValueError(f"alpha must be at least {SMALLEST_ALPHA:g}, got {alpha:g}")
     return alpha
 
 
-def _check_start(start, r, d):
+def _check_start(start: StartLike | None, r: int, d: int) -> tuple[Array, Array] | None:
     """Check (coef, intercept) of shapes (r, d) and (d,), or None."""
     if start is None:
         return None
+    given: tuple[npt.ArrayLike, npt.ArrayLike]
     if isinstance(start, SolveResult):
-        coef, intercept = start.coef, start.intercept
+        given = start.coef, start.intercept
     elif isinstance(start, tuple) and len(start) == 2:
-        coef, intercept = start
+        given = start
     else:
         raise TypeError(
             "start must be a SolveResult or a tuple (coef, intercept), got "
             f"{type(start).__name__}"
         )
-    coef = check_real_array(coef, "start").astype(np.float64)
-    intercept = check_real_array(intercept, "start").astype(np.float64)
+    coef, intercept = (
+        check_real_array(part, "start").astype(np.float64) for part in given
+    )
     shapes = ((r,), ()) if d == 1 else ((r, d), (d,))
     if (coef.shape, intercept.shape) != shapes:
         raise ValueError(
@@ -594,7 +628,7 @@ def _check_start(start, r, d):
     return coef.reshape(r, d), intercept.reshape(d)
 
 
-def _start_of_output(start, j):
+def _start_of_output(start: StartLike | None, j: int) -> StartLike | None:
     """Take the start of one output of several."""
     if isinstance(start, SolveResult):
         return _replace(start, start.coef[:, j], start.intercept[j], start.dual[:, j])
@@ -604,7 +638,7 @@ def _start_of_output(start, j):
     return np.asarray(coef)[:, j], np.asarray(intercept)[j]
 
 
-def _rotated_start(start, V, mean):
+def _rotated_start(start: StartLike | None, V: Array, mean: Array) -> StartLike | None:
     """Turn a start of outputs into that of directions V, around the mean."""
     if isinstance(start, SolveResult):
         intercept = (start.intercept - mean) @ V
@@ -615,13 +649,13 @@ def _rotated_start(start, V, mean):
     return (coef, intercept) if V.shape[1] > 1 else (coef[:, 0], intercept[0])
 
 
-def _replace(start, coef, intercept, dual):
+def _replace(start: SolveResult, coef: Any, intercept: Any, dual: Any) -> SolveResult:
     if coef.ndim == 2 and coef.shape[1] == 1:
         coef, intercept, dual = coef[:, 0], intercept[0], dual[:, 0]
     return dataclasses.replace(start, coef=coef, intercept=intercept, dual=dual)
 
 
-def _where_to_start(problem, start):
+def _where_to_start(problem: Problem, start: StartLike | None) -> Start:
     checked = _check_start(start, problem.features.r, problem.outputs.d)
     if checked is None:
         return Start(problem.null_theta, problem.null_intercept)
@@ -634,7 +668,7 @@ def _where_to_start(problem, start):
     return Start(theta, intercept, warm=True)
 
 
-def _is_certified(begin, start, progress):
+def _is_certified(begin: Start, start: StartLike | None, progress: Progress) -> bool:
     """Tell whether a result to start from is a solution already, by its own ζ."""
     sample = progress.sample
     d, n = sample.problem.outputs.d, sample.problem.features.n

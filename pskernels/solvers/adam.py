@@ -3,13 +3,22 @@
 import math
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pskernels import _adam
+from pskernels._products import Features
 from pskernels._random import make_generator, philox_key
+from pskernels._types import Array, Indices, RandomState
 from pskernels._validation import check_int, check_option, check_positive
 from pskernels.solvers.base import certify_model
+
+if TYPE_CHECKING:
+    from pskernels.losses import Loss, WeightedLoss
+    from pskernels.objective import Problem
+    from pskernels.sample import Sample
+    from pskernels.solvers.base import Progress, Run, Start
 
 # Multiplications of one native call: Ctrl-C is heard between calls.
 CALL_WORK = 2**25
@@ -51,13 +60,13 @@ class Adam:
     beta2: float = 0.999
     epsilon: float = 1e-8
     shuffle: bool = True
-    random_state: object = None
+    random_state: RandomState = None
 
     name = "adam"
     default_max_iter = 25
     advice = "for a small gap use solver='newton'"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_positive(self.learning_rate, "learning_rate")
         check_int(self.batch_size, "batch_size", minimum=1)
         check_option(self.schedule, "schedule", SCHEDULES)
@@ -66,13 +75,20 @@ class Adam:
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
 
-    def check(self, loss):
+    def check(self, loss: "Loss") -> None:
         pass
 
-    def begin(self, sample):
+    def begin(self, sample: "Sample") -> "Run":
         return partial(self._run, sample)
 
-    def _run(self, sample, alpha, start, max_iter, progress):
+    def _run(
+        self,
+        sample: "Sample",
+        alpha: float,
+        start: "Start",
+        max_iter: int,
+        progress: "Progress",
+    ) -> None:
         (part,) = sample.problem.parts
         weight = part.points.weight * part.features.n
         rng = make_generator(philox_key(self.random_state))
@@ -91,8 +107,18 @@ class Adam:
             progress.n_iter += 1
             done = certify_model(sample, alpha, theta, intercept, progress)
 
-    def _epoch(self, problem, alpha, rng, weight, state, rate, epoch):
+    def _epoch(
+        self,
+        problem: "Problem",
+        alpha: float,
+        rng: np.random.Generator,
+        weight: Array,
+        state: Array,
+        rate: float,
+        epoch: int,
+    ) -> None:
         (part,), n = problem.parts, problem.features.n
+        assert isinstance(part.features, Features)
         order = rng.permutation(n) if self.shuffle else np.arange(n)
         n_steps = epoch * -(-n // min(self.batch_size, n))
         options = alpha, rate, problem.fit_intercept
@@ -101,7 +127,17 @@ class Adam:
             problem.outputs.mix,
         )  # fmt: skip
 
-    def take_steps(self, Z, points, order, weight, state, n_steps, options, mix=None):
+    def take_steps(
+        self,
+        Z: Array,
+        points: "WeightedLoss",
+        order: Indices,
+        weight: Array,
+        state: Array,
+        n_steps: int,
+        options: tuple[float, float, bool],
+        mix: Array | None = None,
+    ) -> int:
         """Go over points once.
 
         Parameters

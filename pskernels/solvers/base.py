@@ -3,21 +3,30 @@
 import sys
 import time
 import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from pskernels._threads import resolve_n_threads, single_threaded_blas
+from pskernels._types import Array
 from pskernels._validation import levels_to_the_caller
 from pskernels.features import as_features
-from pskernels.objective import gap_scale, relative_gap
+from pskernels.objective import Certificate, gap_scale, relative_gap
 from pskernels.rounding import (
     bound_rotation,
     bound_rounding,
     inner_intercept,
     make_model,
 )
+
+if TYPE_CHECKING:
+    from pskernels.features import FeaturesLike
+    from pskernels.losses import Loss
+    from pskernels.outputs import Outputs
+    from pskernels.sample import Sample
 
 # Solvers stop a little below the tolerance, since the last certificate is computed
 # anew, with what rounding may hide.
@@ -87,22 +96,22 @@ class SolveResult:
         What might help, if it has not converged.
     """
 
-    coef: np.ndarray = field(repr=False)
-    intercept: float
+    coef: Array = field(repr=False)
+    intercept: Any  # float, or an array
     objective: float
     null_objective: float = field(repr=False)
     dual_gap: float
-    dual: np.ndarray = field(repr=False)
+    dual: Array = field(repr=False)
     converged: bool
     n_iter: int
-    history: list = field(repr=False)
+    history: list[Iteration] = field(repr=False)
     alpha: float
     tol: float
     solver: str
-    output_matrix: np.ndarray | None = field(repr=False)
+    output_matrix: Array | None = field(repr=False)
     advice: str = field(repr=False)
 
-    def predict(self, Z):
+    def predict(self, Z: "FeaturesLike") -> Array:
         """Compute Z @ coef + intercept, for an array Z of shape (n, r), or features."""
         features = as_features(Z, resolve_n_threads(None))
         r = len(self.coef)
@@ -115,7 +124,18 @@ class SolveResult:
             u = features.dot(np.atleast_2d(self.coef.T))
             u += np.reshape(features.moved(self.coef), (-1, 1))
         u = u.T if self.coef.ndim > 1 else u[0]
-        return np.add(u, self.intercept, order="C")
+        found: Array = np.add(u, self.intercept, order="C")
+        return found
+
+
+class HasGap(Protocol):
+    """What has an objective and its gap, relative to it."""
+
+    @property
+    def objective(self) -> float: ...
+
+    @property
+    def dual_gap(self) -> float: ...
 
 
 class Part(NamedTuple):
@@ -128,9 +148,34 @@ class Part(NamedTuple):
 class Start(NamedTuple):
     """Where a solver begins."""
 
-    theta: np.ndarray
-    intercept: np.ndarray
+    theta: Array
+    intercept: Array
     warm: bool = False
+
+
+StartLike: TypeAlias = SolveResult | tuple[npt.ArrayLike, npt.ArrayLike]
+
+# run(alpha, start, max_iter, progress) fills the progress.
+Run: TypeAlias = "Callable[[float, Start, int, Progress], None]"
+
+
+class Solver(Protocol):
+    """What `Newton`, `Direct`, `LBFGS` and `Adam` are."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def default_max_iter(self) -> int: ...
+
+    @property
+    def advice(self) -> str: ...
+
+    def check(self, loss: "Loss") -> None:
+        """Check that the loss is one that it can do."""
+
+    def begin(self, sample: "Sample") -> Run:
+        """Begin a run over alphas."""
 
 
 class Progress:
@@ -140,22 +185,32 @@ class Progress:
     iterate: both hold for good.
     """
 
-    def __init__(self, sample, alpha, tol, verbose=0):
+    def __init__(
+        self, sample: "Sample", alpha: float, tol: float, verbose: int = 0
+    ) -> None:
         self.sample = sample
         self.problem = sample.problem
         self.alpha = alpha
         self.tol = tol
         self.verbose = verbose
-        self.history = []
+        self.history: list[Iteration] = []
         self.n_iter = 0
         self.best = np.inf
         self.gap = np.inf
         self._bound = -np.inf
-        self._final = None
+        self._final: Certificate | None = None
         self._began = time.perf_counter()
         self._paused = 0.0
 
-    def add(self, theta, intercept, certificate, n_active=0, mu=0.0, anew=False):
+    def add(
+        self,
+        theta: Array,
+        intercept: Array,
+        certificate: Certificate,
+        n_active: int = 0,
+        mu: float = 0.0,
+        anew: bool = False,
+    ) -> bool:
         """Take in the model that the sample is at; returns whether it suffices.
 
         `anew`: its residuals and the certificate were computed from scratch.
@@ -193,25 +248,25 @@ class Progress:
             )
         return self.relative_gap <= SAFETY * self.tol
 
-    def would_suffice(self, certificate):
+    def would_suffice(self, certificate: Certificate) -> bool:
         """Tell what `add` would return."""
         value, gap = certificate.objective, certificate.gap
         best, bound = min(self.best, value), max(self._bound, value - gap)
         gap = min(self.gap, gap, max(best - bound, 0.0))
         return self.problem.relative(gap, best) <= SAFETY * self.tol
 
-    def pause(self):
+    def pause(self) -> None:
         """Stop the clock: certificates that an algorithm does not need."""
         self._paused -= time.perf_counter()
 
-    def resume(self):
+    def resume(self) -> None:
         self._paused += time.perf_counter()
 
     @property
-    def relative_gap(self):
+    def relative_gap(self) -> float:
         return float(self.problem.relative(self.gap, self.best))
 
-    def result(self, solver):
+    def result(self, solver: Solver) -> SolveResult:
         """Make the result.
 
         The best model and the best ζ are certified from scratch, unless they just
@@ -232,9 +287,11 @@ class Progress:
             rounding = bound_rounding(sample, alpha, model, certificate, exact=True)
         self.best = certificate.objective
         self.gap = certificate.gap + rounding
-        coef, intercept, dual = model.coef, model.intercept, sample.zeta_of_outputs()
+        coef, dual = model.coef, sample.zeta_of_outputs()
+        intercept: Array | float = model.intercept
         if problem.outputs.d == 1:
-            coef, intercept, dual = coef[:, 0], float(intercept[0]), dual[:, 0]
+            coef, dual = coef[:, 0], dual[:, 0]
+            intercept = float(model.intercept[0])
         return SolveResult(
             coef=coef,
             intercept=intercept,
@@ -252,13 +309,13 @@ class Progress:
             advice=self._advise(solver, rounded or rounding > certificate.gap),
         )
 
-    def _advise(self, solver, rounded):
+    def _advise(self, solver: Solver, rounded: bool) -> str:
         """Say what might help if the tolerance is not reached."""
         if not rounded:
             return solver.advice
         return STORED if self.problem.features.row_rounding > 0 else ROUNDED
 
-    def _would_matter(self, rounding, certificate):
+    def _would_matter(self, rounding: float, certificate: Certificate) -> bool:
         """Tell whether the tolerance is reached but for the bound on rounding."""
         gaps = certificate.gap, certificate.gap + rounding
         below, above = (
@@ -267,7 +324,7 @@ class Progress:
         return below <= self.tol < above
 
 
-def warn_if_not_converged(result):
+def warn_if_not_converged(result: SolveResult) -> None:
     if not result.converged:
         warnings.warn(
             f"{result.solver} stopped after {result.n_iter} iterations with a "
@@ -278,7 +335,7 @@ def warn_if_not_converged(result):
         )
 
 
-def merge(results):
+def merge(results: Sequence[SolveResult]) -> SolveResult:
     """Make one result of several outputs from those of each output by itself."""
     worst = max(results, key=lambda result: result.dual_gap)
     nulls = [result.null_objective for result in results]
@@ -301,7 +358,9 @@ def merge(results):
     )
 
 
-def _merge_histories(histories, nulls):
+def _merge_histories(
+    histories: list[list[Iteration]], nulls: list[float]
+) -> list[Iteration]:
     """Join them in turn; until then an output is where it began, gap included."""
     current = [history[0] for history in histories]
     n_iter, seconds, merged = 0, 0.0, []
@@ -321,7 +380,7 @@ def _merge_histories(histories, nulls):
     return merged
 
 
-def _sum_gaps(parts, nulls):
+def _sum_gaps(parts: Sequence[HasGap], nulls: list[float]) -> tuple[float, float]:
     """Add up objectives with their relative gaps: (objective, relative gap)."""
     pairs = zip(parts, nulls, strict=True)
     gap = sum(part.dual_gap * gap_scale(part.objective, null) for part, null in pairs)
@@ -329,7 +388,14 @@ def _sum_gaps(parts, nulls):
     return objective, relative_gap(gap, gap_scale(objective, sum(nulls)))
 
 
-def out_of_directions(result, outputs, means, rest, losses, largest):
+def out_of_directions(
+    result: SolveResult,
+    outputs: "Outputs",
+    means: tuple[Array, Array],
+    rest: Array,
+    losses: Sequence[float],
+    largest: Array,
+) -> SolveResult:
     """Make the result of all outputs from that of directions, of the squared loss.
 
     Parameters
@@ -345,6 +411,7 @@ def out_of_directions(result, outputs, means, rest, losses, largest):
         The largest |z| of each feature.
     """
     k, (constant, whole) = outputs.k, losses
+    assert outputs.vectors is not None  # there are directions
     V = outputs.vectors[:, :k]
     coef = result.coef.reshape(-1, k) @ V.T
     mean, offset = means
@@ -352,7 +419,7 @@ def out_of_directions(result, outputs, means, rest, losses, largest):
     nulls = [result.null_objective, constant]
     hidden = bound_rotation(outputs, coef, rotated, mean, largest, result, whole)
 
-    def moved(part):
+    def moved(part: HasGap) -> tuple[float, float]:
         return _sum_gaps([part, Part(constant, 0.0)], nulls)
 
     history = []
@@ -376,7 +443,9 @@ def out_of_directions(result, outputs, means, rest, losses, largest):
     )
 
 
-def certify_model(sample, alpha, theta, intercept, progress):
+def certify_model(
+    sample: "Sample", alpha: float, theta: Array, intercept: Array, progress: Progress
+) -> bool:
     """Take in a model of which no ζ is known; returns whether it suffices.
 
     The clock stands still.
@@ -388,7 +457,9 @@ def certify_model(sample, alpha, theta, intercept, progress):
     return progress.add(theta, intercept, certificate, n_active, mu)
 
 
-def best_envelope(sample, alpha, theta, intercept):
+def best_envelope(
+    sample: "Sample", alpha: float, theta: Array, intercept: Array
+) -> tuple[float, float]:
     """Find (mu, gap) of the envelope of the least gap.
 
     A loss that is smooth enough is taken as it is.
@@ -400,7 +471,9 @@ def best_envelope(sample, alpha, theta, intercept):
     return widths[best], gaps[best]
 
 
-def _certify(sample, alpha, theta, intercept, mu):
+def _certify(
+    sample: "Sample", alpha: float, theta: Array, intercept: Array, mu: float
+) -> tuple[Array, int, Certificate]:
     """Find (b, n_active, certificate) of Θ at the b that balances an envelope."""
     sample.place(theta, intercept)
     if sample.problem.fit_intercept:

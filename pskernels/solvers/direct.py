@@ -7,21 +7,27 @@ eigendecomposition of G does.  What rounding takes from small eigenvalues is giv
 back by refinement: the gradient comes from Z, not from G.
 """
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pskernels._products import eigh_of_gram, symmetric
+from pskernels._products import PlainFeatures, eigh_of_gram, symmetric
 from pskernels._threads import cached_property
-from pskernels.losses import Squared
-from pskernels.objective import unbalanced
+from pskernels._types import Array
+from pskernels.losses import Loss, Squared
+from pskernels.objective import Certificate, unbalanced
 from pskernels.solvers.hessian import (
     add_penalty,
     centred_gram,
     factorise,
     solve_factorised,
 )
+
+if TYPE_CHECKING:
+    from pskernels.sample import Sample
+    from pskernels.solvers.base import Progress, Run, Start
 
 
 @dataclass(frozen=True)
@@ -32,22 +38,24 @@ class Direct:
     default_max_iter = 20
     advice = "raise max_iter, tol or alpha"
 
-    def check(self, loss):
+    def check(self, loss: Loss) -> None:
         if not isinstance(loss, Squared):
             raise ValueError(f"solver 'direct' needs the squared loss, got {loss}")
 
-    def begin(self, sample):
+    def begin(self, sample: "Sample") -> "Run":
         return _Squares(sample)
 
 
 class _Squares:
     """A run over alphas, which share the Gram matrix."""
 
-    def __init__(self, sample):
+    def __init__(self, sample: "Sample") -> None:
         self.sample = sample
         self.problem = sample.problem
 
-    def __call__(self, alpha, start, max_iter, progress):
+    def __call__(
+        self, alpha: float, start: "Start", max_iter: int, progress: "Progress"
+    ) -> None:
         newton_step = self._make_newton_step(alpha)
         theta = start.theta.copy()
         while True:
@@ -61,10 +69,10 @@ class _Squares:
             progress.n_iter += 1
 
     @property
-    def n_active(self):
+    def n_active(self) -> int:
         return self.problem.features.n * self.problem.outputs.d
 
-    def _evaluate(self, theta, alpha):
+    def _evaluate(self, theta: Array, alpha: float) -> tuple[Array, Certificate]:
         """Find (b, certificate) of Θ with its best b; ζ = e leaves no excess."""
         sample, outputs = self.sample, self.problem.outputs
         intercept = np.zeros(outputs.d)
@@ -83,12 +91,12 @@ class _Squares:
         return intercept, sample.certify_squares(theta, alpha, pulled)
 
     @cached_property
-    def _null_pull(self):
+    def _null_pull(self) -> Array:
         """The pull of the model without features, where most alphas begin."""
         return self.sample.certify_squares(self.problem.null_theta, 1.0).gradient
 
     @cached_property
-    def _moments(self):
+    def _moments(self) -> tuple[Array | None, Array]:
         """(means, the upper triangle of G) of `features.inner`."""
         gram = self.sample.gram_of_weights()
         if not self.problem.fit_intercept:
@@ -96,19 +104,20 @@ class _Squares:
         return gram[:-1, -1].copy(), centred_gram(gram)
 
     @cached_property
-    def _means(self):
+    def _means(self) -> Array:
         """Means of the features themselves."""
         means, W = self._moments[0], self.problem.features.W
+        assert means is not None  # there is an intercept
         return means if W is None else means @ W
 
     @cached_property
-    def _eigh(self):
+    def _eigh(self) -> tuple[Array, Array]:
         gram, W = self._moments[1], self.problem.features.W
         if W is not None:
             gram = np.triu(W.T @ symmetric(gram) @ W)
         return eigh_of_gram(gram)
 
-    def _make_newton_step(self, alpha):
+    def _make_newton_step(self, alpha: float) -> Callable[[Array], Array]:
         """Make a function of the gradient (k, r) that gives the step of Θ."""
         values, features = self.problem.outputs.values, self.problem.features
         if np.ptp(values) == 0:
@@ -129,15 +138,17 @@ class Ridge(NamedTuple):
     """A ridge regression without a certificate: coef (r, k), intercept (k,)."""
 
     alpha: float
-    coef: np.ndarray
-    intercept: np.ndarray
+    coef: Array
+    intercept: Array
 
-    def predict(self, Z):
+    def predict(self, Z: Array) -> Array:
         """Compute Z @ coef + intercept, (n, k)."""
         return Z @ self.coef + self.intercept
 
 
-def ridge_path(features, y, alphas, weight):
+def ridge_path(
+    features: PlainFeatures, y: Array, alphas: Iterable[float], weight: Array
+) -> Iterator[Ridge]:
     """Yield ridge regressions for several alphas, as accurate as Gram matrices are.
 
     For choices that held-out points judge: certificates would take most of the time.

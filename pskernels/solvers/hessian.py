@@ -10,13 +10,24 @@ by a Cholesky factorisation; or by conjugate gradients, preconditioned as if eve
 were a multiple of the identity.
 """
 
+from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from scipy.linalg import lapack, lu_factor, lu_solve
 
 from pskernels._matrices import add_scaled, cholesky, rows_by_inverse
 from pskernels._products import symmetric
+from pskernels._types import Array
+
+if TYPE_CHECKING:
+    from pskernels.features import AnyFeatures
+    from pskernels.outputs import Outputs
+    from pskernels.sample import Sample
+
+# A matrix, by its product with a vector.
+Operator: TypeAlias = Callable[[Array], Array]
 
 # Iterations of conjugate gradients, at most.
 MAX_CG = 200
@@ -25,7 +36,7 @@ MAX_CG = 200
 MAX_RAISED = 12
 
 
-def centred_gram(bordered):
+def centred_gram(bordered: Array) -> Array:
     """Find the covariance of features, upper triangle, by a bordered `Features.gram`.
 
     Weights add up to 1, and features are not far from 0 (`Features.near_zero`).
@@ -37,7 +48,9 @@ def centred_gram(bordered):
     return gram
 
 
-def add_penalty(H, n_coef, alpha, penalty=None):
+def add_penalty(
+    H: Array, n_coef: int, alpha: float, penalty: Array | None = None
+) -> Array:
     """Make the Hessian of n_coef coefficients and of intercepts from that of losses.
 
     `penalty` (r, r) is that of each r coefficients, None the identity.
@@ -55,7 +68,7 @@ def add_penalty(H, n_coef, alpha, penalty=None):
     return H
 
 
-def sum_hessian(grams, outputs, r):
+def sum_hessian(grams: list[Array], outputs: "Outputs", r: int) -> Array:
     """Compute the Hessian without alpha, of a loss that is a sum over outputs.
 
     Parameters
@@ -89,7 +102,7 @@ def sum_hessian(grams, outputs, r):
     return H
 
 
-def factorise(H, n_threads):
+def factorise(H: Array, n_threads: int) -> Array:
     """Compute the Cholesky factor of a matrix given by its upper triangle.
 
     Where rounding has made it indefinite, the diagonal is raised: what is solved
@@ -113,12 +126,15 @@ def factorise(H, n_threads):
     )
 
 
-def solve_factorised(factor, b):
+def solve_factorised(factor: Array, b: Array) -> Array:
     # to LAPACK, which counts by columns, a row-major upper triangle is a lower one
-    return lapack.dpotrs(factor.T, b, lower=1)[0]
+    found: Array = lapack.dpotrs(factor.T, b, lower=1)[0]
+    return found
 
 
-def changed_solve(factor, rows, weights, n_threads):
+def changed_solve(
+    factor: Array, rows: Array, weights: Array, n_threads: int
+) -> Operator:
     """Make a function of a vector b, (H + Σ weight·row·rowᵀ)⁻¹·b, by the factor U of H.
 
     With T = rows·U⁻¹ and D the weights, none of them 0, what H is changed to is
@@ -130,15 +146,18 @@ def changed_solve(factor, rows, weights, n_threads):
     inner[np.diag_indices_from(inner)] += 1 / weights
     lu = lu_factor(inner, overwrite_a=True, check_finite=False)
 
-    def solve(b):
+    def solve(b: Array) -> Array:
         v = lapack.dtrtrs(factor.T, b, lower=1)[0]
         v -= lu_solve(lu, T @ v, check_finite=False) @ T
-        return lapack.dtrtrs(factor.T, v, lower=1, trans=1)[0]
+        found: Array = lapack.dtrtrs(factor.T, v, lower=1, trans=1)[0]
+        return found
 
     return solve
 
 
-def solve_inner(features, solve, gradient, n_coef):
+def solve_inner(
+    features: "AnyFeatures", solve: Operator, gradient: Array, n_coef: int
+) -> Array:
     """Compute H⁻¹·gradient; `solve` does so in the coordinates of `features.inner`."""
     shape = -1, features.r
     gradient = gradient.copy()
@@ -148,7 +167,7 @@ def solve_inner(features, solve, gradient, n_coef):
     return solution
 
 
-def hessian_product(sample, outputs, alpha):
+def hessian_product(sample: "Sample", outputs: "Outputs", alpha: float) -> Operator:
     """Make a function of v that gives H·v."""
     problem = sample.problem
     r = problem.features.r
@@ -161,10 +180,10 @@ def hessian_product(sample, outputs, alpha):
     if not problem.radial:
         free[~sample.has_curvature()] = 1.0
 
-    def product(v):
+    def product(v: Array) -> Array:
         theta, b = v[:n_coef].reshape(shape), v[n_coef:]
         pulled, sums = sample.hessian_product(outputs, theta, b)
-        out = (pulled + alpha * theta).reshape(-1)
+        out: Array = (pulled + alpha * theta).reshape(-1)
         if not problem.fit_intercept:
             return out
         return np.append(out, sums + free * b)
@@ -172,16 +191,19 @@ def hessian_product(sample, outputs, alpha):
     return product
 
 
-def _product_of_one_output(sample, alpha, v, r):
+def _product_of_one_output(sample: "Sample", alpha: float, v: Array, r: int) -> Array:
     """Compute H·v in a single pass over the rows with a curvature."""
     if len(v) == r:  # no intercept
-        return sample.bordered_product(np.append(v, 0.0))[:r] + alpha * v
+        out: Array = sample.bordered_product(np.append(v, 0.0))[:r] + alpha * v
+        return out
     out = sample.bordered_product(v)
     out[:r] += alpha * v[:r]
     return out
 
 
-def direction_preconditioner(gram, rest, outputs, alpha, features):
+def direction_preconditioner(
+    gram: Array, rest: float, outputs: "Outputs", alpha: float, features: "AnyFeatures"
+) -> Operator:
     """Make a function of v that gives P⁻¹·v, where P has curvatures h_i·I.
 
     Directions of the outputs, the eigenvectors of M, then have nothing to do with
@@ -206,7 +228,7 @@ def direction_preconditioner(gram, rest, outputs, alpha, features):
             factors[value] = factorise(block, features.n_threads)
     blocks = [factors[value] for value in outputs.values]
 
-    def precondition(v):
+    def precondition(v: Array) -> Array:
         theta, b = v[: k * r].reshape(k, r), v[k * r :]
         if bordered and outputs.vectors is not None:
             b = outputs.vectors.T @ b
@@ -227,7 +249,13 @@ def direction_preconditioner(gram, rest, outputs, alpha, features):
     return precondition
 
 
-def conjugate_gradients(product, precondition, b, tolerance, small=0.0):
+def conjugate_gradients(
+    product: Operator,
+    precondition: Operator,
+    b: Array,
+    tolerance: float,
+    small: float = 0.0,
+) -> tuple[Array, int]:
     """Solve A·x = b, up to a share of the right-hand side, in P⁻¹: (x, iterations).
 
     Or until the square of the residual is no more than `small`.

@@ -2,13 +2,19 @@
 
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pskernels._types import Array
 from pskernels._validation import check_int
-from pskernels.losses import LOSSES
+from pskernels.losses import LOSSES, Loss
 from pskernels.objective import squared_norm
 from pskernels.solvers.base import certify_model
+
+if TYPE_CHECKING:
+    from pskernels.sample import Sample
+    from pskernels.solvers.base import Progress, Run, Start
 
 
 @dataclass(frozen=True)
@@ -27,10 +33,10 @@ class LBFGS:
     default_max_iter = 2000
     advice = "raise max_iter, tol or alpha, or use solver='newton'"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_int(self.memory, "memory", minimum=1)
 
-    def check(self, loss):
+    def check(self, loss: Loss) -> None:
         if not loss.smooth:
             smooth = ", ".join(name for name, make in LOSSES.items() if make().smooth)
             raise ValueError(
@@ -38,20 +44,27 @@ class LBFGS:
                 "'newton' takes every loss"
             )
 
-    def begin(self, sample):
+    def begin(self, sample: "Sample") -> "Run":
         return partial(self._run, sample)
 
-    def _run(self, sample, alpha, start, max_iter, progress):
+    def _run(
+        self,
+        sample: "Sample",
+        alpha: float,
+        start: "Start",
+        max_iter: int,
+        progress: "Progress",
+    ) -> None:
         from scipy.optimize import minimize
 
         fit_intercept = sample.problem.fit_intercept
         shape, n_coef = start.theta.shape, start.theta.size
 
-        def split(x):
+        def split(x: Array) -> tuple[Array, Array]:
             theta = x[:n_coef].reshape(shape)
             return theta, x[n_coef:] if fit_intercept else start.intercept
 
-        def value_and_gradient(x):
+        def value_and_gradient(x: Array) -> tuple[float, Array]:
             theta, intercept = split(x)
             sample.place(theta, intercept)
             sample.differentiate(0.0)
@@ -61,10 +74,10 @@ class LBFGS:
                 gradient = np.append(gradient, total)
             return sample.value() + alpha / 2 * squared_norm(theta), gradient
 
-        def certify(x):
+        def certify(x: Array) -> bool:
             return certify_model(sample, alpha, *split(x), progress)
 
-        def after_iteration(x):
+        def after_iteration(x: Array) -> None:
             progress.n_iter += 1
             if certify(x):
                 raise StopIteration
@@ -74,7 +87,7 @@ class LBFGS:
             x = np.append(x, start.intercept)
         if certify(x) or max_iter == 0:
             return
-        minimize(
+        minimize(  # type: ignore[call-overload]
             value_and_gradient,
             x,
             jac=True,

@@ -1,12 +1,22 @@
 """Machines of the squared loss without some of the points, in closed form."""
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pskernels._matrices import inverse_of_triangle
-from pskernels._products import EPS, Features, eigh_of_gram, form_columns, matmul
+from pskernels._products import (
+    EPS,
+    Features,
+    PlainFeatures,
+    eigh_of_gram,
+    form_columns,
+    matmul,
+)
 from pskernels._threads import resolve_n_threads, single_threaded_blas
+from pskernels._types import Array, Indices, Mask
 from pskernels._validation import check_option
 from pskernels.features import EXACT_ENOUGH, FactoredFeatures
 from pskernels.outputs import Outputs
@@ -17,21 +27,24 @@ from pskernels.solvers.hessian import (
     solve_factorised,
 )
 
+if TYPE_CHECKING:
+    from pskernels.features import BlockFeatures
+
 STRINGS = ("identity", "residual")
 # The second step gives back what rounding has taken from the first.
 NEWTON_STEPS = 2
 
 
 def leave_one_out(
-    Z,
-    y,
+    Z: Array,
+    y: npt.ArrayLike,
     *,
-    alphas,
-    output_matrix=None,
-    sample_weight=None,
-    fit_intercept=True,
-    n_threads=None,
-):
+    alphas: Iterable[float],
+    output_matrix: npt.ArrayLike | str | None = None,
+    sample_weight: Array | None = None,
+    fit_intercept: bool = True,
+    n_threads: int | None = None,
+) -> list[Array]:
     """Predict every target by the machine that was fitted without its point.
 
     With z̃ = z - Σ ω z and G = Σ ω z̃ z̃ᵀ, the machine of all points errs by e_i, and
@@ -95,11 +108,11 @@ class PointMachines(NamedTuple):
     without the 1 if there is no intercept.
     """
 
-    predictions: np.ndarray  # (n,), of every point by the machine without it
-    turn: np.ndarray  # (r, r)
-    shift: np.ndarray  # (r,)
-    turned: np.ndarray  # t_i, (n, r)
-    changes: np.ndarray  # (n,)
+    predictions: Array  # (n,), of every point by the machine without it
+    turn: Array  # (r, r)
+    shift: Array  # (r,)
+    turned: Array  # t_i, (n, r)
+    changes: Array  # (n,)
 
 
 class RidgeOfPoints:
@@ -123,13 +136,21 @@ class RidgeOfPoints:
     intercept : float
     """
 
-    def __init__(self, features, y, *, alpha, sample_weight, fit_intercept):
+    def __init__(
+        self,
+        features: "BlockFeatures",
+        y: Array,
+        *,
+        alpha: float,
+        sample_weight: Array | None,
+        fit_intercept: bool,
+    ) -> None:
         self._squares = _Squares(features, y, alpha, sample_weight, fit_intercept)
         self._fit = self._squares.fit(self._squares.gram(), self._squares.weight)
         self.features = self._squares.features
         self.coef, self.intercept = self._fit.theta, self._fit.intercept
 
-    def leave_out(self):
+    def leave_out(self) -> PointMachines:
         """Find the machines without each point; features are gone after that."""
         squares, features = self._squares, self.features
         weight, n_threads = squares.weight, features.n_threads
@@ -146,11 +167,20 @@ class RidgeOfPoints:
         shift = -mean - features.moved(turn)
         return PointMachines(squares.y - errors, turn, shift, turned, weight * errors)
 
-    def _invert(self, triangle):
+    def _invert(self, triangle: Array) -> Array:
         return inverse_of_triangle(triangle, self.features.n_threads)
 
 
-def fit_without_folds(features, y, folds, *, alpha, sample_weight, fit_intercept, coef):
+def fit_without_folds(
+    features: "BlockFeatures",
+    y: Array,
+    folds: Indices,
+    *,
+    alpha: float,
+    sample_weight: Array | None,
+    fit_intercept: bool,
+    coef: Array,
+) -> tuple[Array, Array, Array]:
     """Fit ridge regressions without a fold each, by sums over all points.
 
     Parameters
@@ -185,17 +215,24 @@ def fit_without_folds(features, y, folds, *, alpha, sample_weight, fit_intercept
 
 
 class _Fit(NamedTuple):
-    theta: np.ndarray
+    theta: Array
     intercept: float
-    errors: np.ndarray  # of all points
-    mean: np.ndarray  # of `features.inner`
-    factor: np.ndarray  # U of the system of its coefficients
+    errors: Array  # of all points
+    mean: Array  # of `features.inner`
+    factor: Array  # U of the system of its coefficients
 
 
 class _Squares:
     """Ridge regressions of one output on some of the points, by their Gram matrices."""
 
-    def __init__(self, features, y, alpha, sample_weight, fit_intercept):
+    def __init__(
+        self,
+        features: "BlockFeatures",
+        y: Array,
+        alpha: float,
+        sample_weight: Array | None,
+        fit_intercept: bool,
+    ) -> None:
         if isinstance(features, FactoredFeatures):
             features = features.form_for(alpha, EXACT_ENOUGH)
         self.features = features.near_zero() if fit_intercept else features
@@ -203,15 +240,16 @@ class _Squares:
         weight = np.ones(len(y)) if sample_weight is None else sample_weight
         self.weight = weight / weight.sum()
 
-    def gram(self, chosen=True):
+    def gram(self, chosen: Mask | bool = True) -> Array:
         """Compute that of the points that are chosen, bordered by their means."""
         weight = np.where(chosen, self.weight, 0.0)
         return self.features.inner.gram(weight, bordered=self.fit_intercept)
 
-    def fit(self, gram, weight, theta=None):
+    def fit(self, gram: Array, weight: Array, theta: Array | None = None) -> _Fit:
         """Fit to weights that add up to 1, given their Gram matrix."""
         features, alpha = self.features, self.alpha
-        mean, H = np.zeros(features.r), gram
+        mean: Array = np.zeros(features.r)
+        H = gram
         if self.fit_intercept:
             mean, H = gram[:-1, -1].copy(), centred_gram(gram)
         add_penalty(H, len(H), alpha, features.penalty)
@@ -227,18 +265,20 @@ class _Squares:
             errors -= features.dot(step[None])[0]
         intercept = self.fit_intercept * float(weight @ errors)
         errors -= intercept
-        intercept -= features.moved(theta)
-        return _Fit(theta, intercept, errors, mean, factor)
+        moved: Any = features.moved(theta)
+        return _Fit(theta, intercept - moved, errors, mean, factor)
 
 
-def _take_rows(features):
+def _take_rows(features: PlainFeatures) -> Array:
     """Take all rows in float64, in their own place if that can be."""
     if isinstance(features, Features) and features.dtype == np.float64:
         return features.Z
     return features.rows(np.arange(features.n))
 
 
-def _directions(output_matrix, d):
+def _directions(
+    output_matrix: npt.ArrayLike | str | None, d: int
+) -> tuple[Array, Array]:
     """Find (V, λ): M = V Λ Vᵀ."""
     if isinstance(output_matrix, str):
         if check_option(output_matrix, "output_matrix", STRINGS) == "residual":
@@ -250,16 +290,19 @@ def _directions(output_matrix, d):
     if output_matrix is None or np.array_equal(output_matrix, np.eye(d)):
         return np.eye(d), np.ones(d)
     outputs = Outputs.of_matrix(np.asarray(output_matrix), d)
+    assert outputs.vectors is not None  # M is not the identity
     return outputs.vectors[:, : outputs.k], outputs.values
 
 
-def _rotate(Z, weight, fit_intercept, n_threads):
+def _rotate(
+    Z: Array, weight: Array, fit_intercept: bool, n_threads: int
+) -> tuple[Array, Array]:
     """Compute Z̃·Q, and the eigenvalues of G = Q Λ Qᵀ."""
     features = Features(np.ascontiguousarray(Z, np.float64), n_threads)
     if fit_intercept:
         features = features.near_zero()
     gram = features.gram(weight, bordered=fit_intercept)
-    mean = np.zeros(features.r)
+    mean: Array = np.zeros(features.r)
     if fit_intercept:
         mean = gram[:-1, -1].copy()
         gram = centred_gram(gram)

@@ -13,17 +13,20 @@ search is exact, up to a hundredth of the initial slope, on residuals alone.
 
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pskernels._products import EPS
 from pskernels._roots import find_root
+from pskernels._types import Array
 from pskernels._validation import check_option
 from pskernels.features import EXACT_ENOUGH
-from pskernels.losses import Squared
-from pskernels.objective import squared_norm
+from pskernels.losses import Loss, Squared
+from pskernels.objective import Certificate, squared_norm
 from pskernels.solvers.base import SAFETY, best_envelope
 from pskernels.solvers.hessian import (
+    Operator,
     add_penalty,
     changed_solve,
     conjugate_gradients,
@@ -34,6 +37,12 @@ from pskernels.solvers.hessian import (
     solve_inner,
     sum_hessian,
 )
+
+if TYPE_CHECKING:
+    from pskernels.features import AnyFeatures
+    from pskernels.outputs import Outputs
+    from pskernels.sample import Sample
+    from pskernels.solvers.base import Progress, Run, Start
 
 # What a stage divides the radius of the envelope by; compared with 1.5, 3 and 4
 # (src/NOTES.md): `python bench/solvers.py certificates` prints the steps.
@@ -127,16 +136,23 @@ class Newton:
     default_max_iter = 1000
     advice = "raise max_iter, tol or alpha"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_option(self.hessian, "hessian", ("auto", "direct", "cg"))
 
-    def check(self, loss):
+    def check(self, loss: Loss) -> None:
         pass
 
-    def begin(self, sample):
+    def begin(self, sample: "Sample") -> "Run":
         return partial(self._run, sample)
 
-    def _run(self, sample, alpha, start, max_iter, progress):
+    def _run(
+        self,
+        sample: "Sample",
+        alpha: float,
+        start: "Start",
+        max_iter: int,
+        progress: "Progress",
+    ) -> None:
         state = _State(sample, alpha, start)
         direction = _Direction(sample, alpha, self.hessian)
         stage_steps = 0
@@ -176,7 +192,10 @@ class Newton:
 class _State:
     """An iterate, Θ and b, and the stage it is in; what points have is the sample's."""
 
-    def __init__(self, sample, alpha, start):
+    drift: float  # bound on the rounding error of residuals
+    exact: bool  # whether nothing is summed up
+
+    def __init__(self, sample: "Sample", alpha: float, start: "Start") -> None:
         self.sample = sample
         self.problem = problem = sample.problem
         self.alpha = alpha
@@ -192,11 +211,11 @@ class _State:
             self.mu = min(self.mu, max(width, self.smallest))
         values = problem.outputs.values
         # directions of the outputs that steps have
-        self.k_used = np.count_nonzero(values >= LEADING * values[0])
+        self.k_used = int(np.count_nonzero(values >= LEADING * values[0]))
         self.balanced_by = np.zeros_like(self.intercept)
         self.compute_anew()
 
-    def next_stage(self):
+    def next_stage(self) -> bool:
         """Halve the radius of the envelope; False if nothing is left to halve."""
         if self.mu == 0 or self.mu < self.smallest:
             return False
@@ -205,7 +224,7 @@ class _State:
         self.mu = max((self.mu + radius) / MU_DECREASE - radius, 0.0)
         return True
 
-    def evaluate(self):
+    def evaluate(self) -> Certificate:
         """Compute ζ and curvatures at Θ, with its best b; return the certificate."""
         if self.problem.fit_intercept:
             self.balanced_by = self.sample.balance(self.mu)
@@ -216,7 +235,7 @@ class _State:
         self.n_active = self.sample.differentiate(self.mu)
         return self.sample.certify(self.theta, self.alpha, anew=self.exact)
 
-    def gradient(self, certificate):
+    def gradient(self, certificate: Certificate) -> Array:
         """Compute the gradient of the envelope in Θ, and in b if there is an intercept.
 
         The best b for a given Θ may leave no point active.  Then nothing tells a
@@ -236,7 +255,7 @@ class _State:
             gradient, total = self.sample.gradient(self.theta, self.alpha)
         return np.append(gradient.reshape(-1), total)
 
-    def use_directions(self, certificate, tol):
+    def use_directions(self, certificate: Certificate, tol: float) -> None:
         """Take in more directions of the outputs, if the rest is too much of the gap.
 
         Those of small eigenvalues of M add so little that most are never needed, and a
@@ -250,9 +269,9 @@ class _State:
         enough = rest <= DIRECTIONS * goal * 2 * self.alpha
         self.k_used = max(self.k_used, 1 + int(np.argmax(enough)))
 
-    def move(self, gradient, whole_step):
+    def move(self, gradient: Array, whole_step: Array) -> bool:
         """Search along a step of Θ and b; False if it goes nowhere."""
-        initial = gradient @ whole_step
+        initial: Any = gradient @ whole_step
         if not initial < 0:
             return False
         n_coef = self.theta.size
@@ -264,15 +283,15 @@ class _State:
         linear = self.alpha * (self.theta.reshape(-1) @ whole_step[:n_coef])
         quadratic = self.alpha * squared_norm(theta_step)
 
-        def derivatives(t):
+        def derivatives(t: float) -> tuple[float, float]:
             slope, curvature = self.sample.slope(self.mu, t)
             return slope + linear + t * quadratic, curvature + quadratic
 
-        def accept(t, slope, curvature):
+        def accept(t: float, slope: float, curvature: float) -> bool:
             # A small positive slope may lie far behind the minimum, where nothing
             # but the penalty bends.
             near = slope <= 0 or slope <= OVERSHOOT * t * curvature
-            return near and abs(slope) <= LINE_SEARCH * -initial
+            return bool(near and abs(slope) <= LINE_SEARCH * -initial)
 
         t = find_root(derivatives, start=1.0, width=1.0, accept=accept, low=0.0)
         self.theta += t * theta_step
@@ -282,47 +301,50 @@ class _State:
         self.exact = False
         return t != 0
 
-    def stop_drift(self, tolerance):
+    def stop_drift(self, tolerance: float) -> None:
         """Compute residuals anew if rounding of long steps may have added up."""
         if self.problem.zeta_scale * self.drift > tolerance:
             self.sample.place(self.theta, self.intercept)
             self.drift = 0.0
 
-    def compute_anew(self):
+    def compute_anew(self) -> None:
         """Compute residuals and sums from Θ and b themselves."""
         self.sample.place(self.theta, self.intercept)
         self.drift = 0.0  # bound on the rounding error of residuals
         self.exact = True  # nothing is summed up
 
 
-def _rows_for_squares(features):
+def _rows_for_squares(features: "AnyFeatures") -> float:
     """Find the rows for each feature where their Gram matrix and CG cost least."""
     n, r = features.n, features.r
     iteration = 2 * n * PASS_COST + SOLVE_COST * r  # r times as many multiplications
     balance = 2 * POWER_OF_ROWS * ITERATIONS_OF_SQUARES * iteration / r**2
-    return min(max(1.0, balance ** (1 / (1 + POWER_OF_ROWS))), MOST_ROWS)
+    found: float = min(max(1.0, balance ** (1 / (1 + POWER_OF_ROWS))), MOST_ROWS)
+    return found
 
 
 class _Direction:
     """Newton's direction -H⁻¹·gradient, b included, directly or by CG."""
 
-    def __init__(self, sample, alpha, hessian):
+    def __init__(self, sample: "Sample", alpha: float, hessian: str) -> None:
         self.sample = sample
         self.problem = sample.problem
         self.alpha = alpha
         self.hessian = hessian
         # a single step, to the end, with one preconditioner for all that may follow
         self.quadratic = isinstance(self.problem.loss, Squared)
-        self.n_rows, self.n_cg = SUBSAMPLE, CG_GUESS
+        self.n_rows: float = SUBSAMPLE
+        self.n_cg: float = CG_GUESS
         if self.quadratic:
             self.n_rows = _rows_for_squares(self.problem.features)
             self.n_cg = ITERATIONS_OF_SQUARES / self.n_rows**POWER_OF_ROWS
         self.small = 0.0  # a gap that steps need not fall below
         # (directions, P⁻¹, the iterations that it took at first), or None
-        self._kept = None
-        self._factor = None  # of the last Hessian, with the mu of its envelope
+        self._kept: tuple[int, Operator, float | None] | None = None
+        # of the last Hessian, with the mu of its envelope
+        self._factor: tuple[Array, float] | None = None
 
-    def __call__(self, state, gradient):
+    def __call__(self, state: _State, gradient: Array) -> Array:
         """Find the step in the directions of outputs that are in use, 0 in others."""
         outputs = self.problem.outputs.first(state.k_used)
         n_coef = state.k_used * self.problem.features.r
@@ -331,7 +353,9 @@ class _Direction:
         step[used] = -self._solve(outputs, state, gradient[used], n_coef)
         return step
 
-    def _solve(self, outputs, state, gradient, n_coef):
+    def _solve(
+        self, outputs: "Outputs", state: _State, gradient: Array, n_coef: int
+    ) -> Array:
         """Compute H⁻¹·gradient, in the directions of the outputs that are given."""
         problem, sample = self.problem, self.sample
         if not state.n_active.any():  # nothing but the penalty; b is free
@@ -355,7 +379,7 @@ class _Direction:
             REFINED,
         )[0]
 
-    def _factorise(self, outputs, mu, n_coef):
+    def _factorise(self, outputs: "Outputs", mu: float, n_coef: int) -> Array:
         """Compute the factor of the Hessian, in the coordinates of `features.inner`."""
         problem, sample = self.problem, self.sample
         if problem.radial:
@@ -369,7 +393,9 @@ class _Direction:
         self._factor = factor, mu
         return factor
 
-    def _after_changes(self, outputs, mu, n_active):
+    def _after_changes(
+        self, outputs: "Outputs", mu: float, n_active: int
+    ) -> Operator | None:
         """Make a function that solves by the last factor and what has changed, or None.
 
         Within a stage few points come or go, and with several outputs too many.
@@ -390,12 +416,12 @@ class _Direction:
             return partial(solve_factorised, factor)
         return changed_solve(factor, rows, self._curvature(mu) * weights, n_threads)
 
-    def _curvature(self, mu):
+    def _curvature(self, mu: float) -> float:
         """Return the curvature of a point for each unit of its weight in `grams`."""
         loss = self.problem.loss
         return 1.0 if loss.logistic else 1 / (loss.radius + mu)
 
-    def _by_cg(self, outputs, n_active):
+    def _by_cg(self, outputs: "Outputs", n_active: int) -> bool:
         """Tell whether CG is cheaper: multiplications, each divided by r."""
         if self.hessian != "auto":
             return self.hessian == "cg"
@@ -419,12 +445,12 @@ class _Direction:
             cg += made
         return cg < direct
 
-    def _conjugate_gradients(self, outputs, gradient):
+    def _conjugate_gradients(self, outputs: "Outputs", gradient: Array) -> Array:
         """Compute H⁻¹·gradient; one output's preconditioner is from a subsample."""
         tolerance = CG_TOLERANCE if outputs.d == 1 else CG_TOLERANCE_OF_OUTPUTS
         if self.quadratic:
             tolerance = EPS
-        if not self._keeps_one_of(outputs):
+        if self._kept is None or not self._keeps_one_of(outputs):
             self._kept = outputs.k, self._make_preconditioner(outputs), None
         k, precondition, first = self._kept
         solution, self.n_cg = conjugate_gradients(
@@ -439,11 +465,11 @@ class _Direction:
         self._kept = None if worn else (k, precondition, first)
         return solution
 
-    def _keeps_one_of(self, outputs):
+    def _keeps_one_of(self, outputs: "Outputs") -> bool:
         """Tell whether there is a preconditioner for as many directions."""
         return self._kept is not None and self._kept[0] == outputs.k
 
-    def _make_preconditioner(self, outputs):
+    def _make_preconditioner(self, outputs: "Outputs") -> Operator:
         """Make P⁻¹, which serves until it is worn."""
         features = self.problem.features
         gram, rest = self.sample.mean_gram(

@@ -18,17 +18,28 @@ sum of Hessians; and ``start(weight)``, the k intercepts of a model without feat
 """
 
 import time
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from pskernels._products import eigh_of_gram
+from pskernels._products import PlainFeatures, eigh_of_gram
 from pskernels._threads import single_threaded_blas
+from pskernels._types import Array
 from pskernels._validation import check_int, check_positive
-from pskernels.losses import check_weights
+from pskernels.losses import SmoothLoss, check_weights
 from pskernels.objective import gap_scale, relative_gap, squared_norm
-from pskernels.solvers.base import Iteration, SolveResult, warn_if_not_converged
+from pskernels.solvers.base import (
+    Iteration,
+    SolveResult,
+    StartLike,
+    warn_if_not_converged,
+)
 from pskernels.solvers.hessian import centred_gram
+
+if TYPE_CHECKING:
+    from pskernels.features import AnyFeatures, FeatureBlocks
 
 # Newton steps, iterations of conjugate gradients for each, and the accuracy of a step:
 # no better than that, or than the root of the gradient's share of the first one.
@@ -44,21 +55,49 @@ LEAST_CURVATURE = 1e-6
 ADVICE = "raise max_iter, tol or alpha"
 
 
+# (gradient, total) -> what is left of them behind the preconditioner.
+Precondition: TypeAlias = Callable[[Array, Array], tuple[Array, Array]]
+
+
+class Derivatives(Protocol):
+    """Derivatives of a family at a model."""
+
+    @property
+    def slope(self) -> Array: ...
+
+    @property
+    def diagonal(self) -> Array: ...
+
+    def bend(self, u: Array) -> Array: ...
+
+    def matrix(self, weight: Array) -> Array: ...
+
+
+class Family(Protocol):
+    """Losses of points, as functions of all outputs."""
+
+    def start(self, weight: Array) -> Array: ...
+
+    def values(self, f: Array) -> Array: ...
+
+    def differentiate(self, f: Array) -> Derivatives: ...
+
+
 class OneOutput:
     """The family of a `SmoothLoss` and its targets."""
 
-    def __init__(self, loss, y):
+    def __init__(self, loss: SmoothLoss, y: Array) -> None:
         self.loss, self.y = loss, y
 
-    def start(self, weight):
+    def start(self, weight: Array) -> Array:
         """Find the best constant."""
         return np.array([self.loss.constant_minimiser(self.y, weight)])
 
-    def values(self, f):
+    def values(self, f: Array) -> Array:
         """Compute losses, (n,)."""
         return self.loss.values(f[0], self.y)
 
-    def differentiate(self, f):
+    def differentiate(self, f: Array) -> "_Derivatives":
         """Find derivatives at f."""
         with np.errstate(over="ignore"):
             slope, bend = self.loss.derivatives(f[0], self.y)
@@ -66,14 +105,14 @@ class OneOutput:
 
 
 class _Derivatives(NamedTuple):
-    slope: np.ndarray
-    diagonal: np.ndarray
+    slope: Array
+    diagonal: Array
 
-    def bend(self, u):
+    def bend(self, u: Array) -> Array:
         """Multiply second derivatives by directions."""
         return self.diagonal * u
 
-    def matrix(self, weight):
+    def matrix(self, weight: Array) -> Array:
         """Sum second derivatives."""
         return (self.diagonal @ weight)[:, None]
 
@@ -81,8 +120,8 @@ class _Derivatives(NamedTuple):
 class SmoothModel(NamedTuple):
     """Coefficients (k, r) of features around their means, and intercepts (k,)."""
 
-    W: np.ndarray
-    b: np.ndarray
+    W: Array
+    b: Array
 
 
 class SmoothProblem:
@@ -97,20 +136,28 @@ class SmoothProblem:
     fit_intercept : bool
     """
 
-    def __init__(self, features, family, weight, fit_intercept):
+    def __init__(
+        self,
+        features: "PlainFeatures | FeatureBlocks",
+        family: Family,
+        weight: Array,
+        fit_intercept: bool,
+    ) -> None:
         self.features = features.near_zero() if fit_intercept else features
         self.family = family
         self.weight = weight / weight.sum()
         self.fit_intercept = bool(fit_intercept)
         gram = self.features.gram(self.weight, bordered=self.fit_intercept)
-        self.means = np.zeros(self.features.r)
+        self.means: Array = np.zeros(self.features.r)
         if self.fit_intercept:
             self.means = gram[:-1, -1].copy()
             gram = centred_gram(gram)
         values, self.vectors = eigh_of_gram(gram)
         self.values = np.maximum(values, 0.0)
 
-    def model_of(self, start):
+    def model_of(
+        self, start: tuple[npt.ArrayLike, npt.ArrayLike] | None
+    ) -> SmoothModel:
         """Make a model of (coef, intercept), or one without features."""
         b = self.family.start(self.weight)
         if not self.fit_intercept:
@@ -128,33 +175,33 @@ class SmoothProblem:
             b = intercept.reshape(-1) + self.shift(coef)
         return SmoothModel(np.ascontiguousarray(coef.T), b)
 
-    def shift(self, coef):
+    def shift(self, coef: Array) -> Array | float:
         """Compute what means add to intercepts."""
         if not self.fit_intercept:
             return 0.0
         return self.features.moved(coef) + self.means @ coef
 
-    def decide(self, W, b):
+    def decide(self, W: Array, b: Array) -> Array:
         """Compute f, (k, n)."""
         f = self.features.dot(W)
         f += (b - W @ self.means)[:, None]
         return f
 
-    def loss(self, f):
+    def loss(self, f: Array) -> float:
         """Average the losses; infinite where they overflow."""
         with np.errstate(over="ignore", invalid="ignore"):
             value = float(self.weight @ self.family.values(f))
         return value if np.isfinite(value) else np.inf
 
-    def total(self, flow):
+    def total(self, flow: Array) -> Array:
         """Sum over points, what intercepts are pulled with; 0 without them."""
         return flow.sum(axis=1) if self.fit_intercept else np.zeros(len(flow))
 
-    def pull(self, flow, total):
+    def pull(self, flow: Array, total: Array) -> Array:
         """Compute Σ flow·(z - mean), (k, r)."""
         return self.features.t_dot(flow) - total[:, None] * self.means
 
-    def balance(self, f, b):
+    def balance(self, f: Array, b: Array) -> tuple[Array, Array, Derivatives]:
         """Move intercepts, and f, to where all that they are pulled with adds up to 0.
 
         Returns f, b, and derivatives at f.
@@ -179,11 +226,12 @@ class SmoothProblem:
             f, b, at = f + step[:, None], b + step, changed
         return f, b, at
 
-    def is_balanced(self, total, flow):
+    def is_balanced(self, total: Array, flow: Array) -> bool:
         """Tell whether flows add up to 0, but for what a bound can take in."""
-        return np.abs(total).max() <= UNBALANCED * np.abs(flow).sum()
+        found: bool = np.abs(total).max() <= UNBALANCED * np.abs(flow).sum()
+        return found
 
-    def curve(self, at, V, v):
+    def curve(self, at: Derivatives, V: Array, v: Array) -> tuple[Array, Array]:
         """Multiply the Hessian without penalty by a direction (V, v)."""
         flow = at.bend(self.decide(V, v)) * self.weight
         total = self.total(flow)
@@ -191,8 +239,16 @@ class SmoothProblem:
 
 
 def run_family(
-    features, family, alphas, sample_weight, fit_intercept, tol, max_iter, start, warm
-):
+    features: "AnyFeatures",
+    family: Family,
+    alphas: list[float],
+    sample_weight: npt.ArrayLike | None,
+    fit_intercept: bool,
+    tol: float,
+    max_iter: int | None,
+    start: StartLike | None,
+    warm: bool,
+) -> list[SolveResult]:
     """Solve for each alpha, large ones first; if warm, each from the one before.
 
     Parameters
@@ -219,12 +275,13 @@ def run_family(
     if isinstance(start, SolveResult):
         start = start.coef, start.intercept
     with single_threaded_blas():
-        features = features.formed()
-        features.check_finite()
-        weight = np.ones(features.n) if sample_weight is None else sample_weight
-        weight = check_weights(weight, features.n)
-        problem = SmoothProblem(features, family, weight, fit_intercept)
-        results, model = [None] * len(alphas), problem.model_of(start)
+        formed = features.formed()
+        formed.check_finite()
+        weight = np.ones(formed.n) if sample_weight is None else sample_weight
+        weight = check_weights(weight, formed.n)
+        problem = SmoothProblem(formed, family, weight, fit_intercept)
+        results: list[Any] = [None] * len(alphas)
+        model = problem.model_of(start)
         for k in np.argsort(alphas, kind="stable")[::-1]:
             results[k], found = minimise(problem, alphas[k], model, tol, max_iter)
             model = found if warm else model
@@ -233,7 +290,9 @@ def run_family(
     return results
 
 
-def minimise(problem, alpha, model, tol, max_iter):
+def minimise(
+    problem: SmoothProblem, alpha: float, model: SmoothModel, tol: float, max_iter: int
+) -> tuple[SolveResult, SmoothModel]:
     """Find the minimum for one alpha.
 
     Parameters
@@ -277,7 +336,9 @@ def minimise(problem, alpha, model, tol, max_iter):
         first = size if first is None else first
         accuracy = min(CG_TOL, np.sqrt(size / first))
         V, v = _newton_step(problem, at, alpha, gradient, total, precondition, accuracy)
-        step = _search(problem, f, W, V, v, alpha, objective, np.vdot(gradient, V))
+        step = _search(
+            problem, f, W, V, v, alpha, objective, float(np.vdot(gradient, V))
+        )
         if step is None:
             break
         W = W + step * V
@@ -302,7 +363,9 @@ def minimise(problem, alpha, model, tol, max_iter):
     return result, SmoothModel(W, b)
 
 
-def _make_preconditioner(problem, at, alpha):
+def _make_preconditioner(
+    problem: SmoothProblem, at: Derivatives, alpha: float
+) -> Precondition:
     """Make a function that divides by κ_c·G + alpha, and by κ_c."""
     curvature = at.diagonal @ problem.weight
     least = LEAST_CURVATURE * max(curvature.max(), np.finfo(float).tiny)
@@ -310,13 +373,21 @@ def _make_preconditioner(problem, at, alpha):
     inverse = 1 / (curvature * problem.values + alpha)
     Q = problem.vectors
 
-    def precondition(gradient, total):
+    def precondition(gradient: Array, total: Array) -> tuple[Array, Array]:
         return ((gradient @ Q) * inverse) @ Q.T, total / curvature[:, 0]
 
     return precondition
 
 
-def _newton_step(problem, at, alpha, gradient, total, precondition, accuracy):
+def _newton_step(
+    problem: SmoothProblem,
+    at: Derivatives,
+    alpha: float,
+    gradient: Array,
+    total: Array,
+    precondition: Precondition,
+    accuracy: float,
+) -> tuple[Array, Array]:
     """Solve H·step = -gradient by conjugate gradients, to an accuracy."""
     V, v = np.zeros_like(gradient), np.zeros_like(total)
     r, s = -gradient, -total
@@ -338,7 +409,16 @@ def _newton_step(problem, at, alpha, gradient, total, precondition, accuracy):
     return V, v
 
 
-def _search(problem, f, W, V, v, alpha, objective, slope):
+def _search(
+    problem: SmoothProblem,
+    f: Array,
+    W: Array,
+    V: Array,
+    v: Array,
+    alpha: float,
+    objective: float,
+    slope: float,
+) -> float | None:
     """Halve the step until the objective has fallen; None if it cannot."""
     df = problem.decide(V, v)
     for k in range(HALVINGS):

@@ -8,15 +8,25 @@ by bisection.
 
 import re
 import warnings
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from pskernels._preparation import prepare
 from pskernels._random import philox_key
 from pskernels._threads import resolve_n_threads
 from pskernels._timing import fastest
+from pskernels._types import (
+    AnyArray,
+    Array,
+    CheckedPoints,
+    KernelLike,
+    Points,
+    RandomState,
+)
 from pskernels._validation import (
     DEFAULT_MEMORY_LIMIT,
     check_int,
@@ -26,12 +36,12 @@ from pskernels._validation import (
 )
 from pskernels.choice import MAX_ROWS, choose_sketch
 from pskernels.feature_map import BLOCK_POINTS, FeatureMap
-from pskernels.kernels import get_kernel, is_precomputed
-from pskernels.losses import get_loss
-from pskernels.sketches import PSparsified
+from pskernels.kernels import Kernel, get_kernel, is_precomputed
+from pskernels.losses import Loss, get_loss
+from pskernels.sketches import PSparsified, Sketch
 from pskernels.solvers import ConvergenceWarning, solve
 from pskernels.theory.bounds import expected_landmarks
-from pskernels.theory.spectrum import critical_radius, gram_spectrum
+from pskernels.theory.spectrum import CriticalRadius, critical_radius, gram_spectrum
 
 # Fits to measure: points, rows, and non-zeros in a row, each so many times;
 # `python bench/theory.py recommend` compares predictions with fits.
@@ -50,6 +60,9 @@ MARGIN = 0.2
 # `python bench/theory.py recommend` prints predicted and measured bytes.
 SOLVER_VECTORS = 15
 SQUARE_MATRICES = 6
+
+# Seconds, or a number with a unit.
+Budget: TypeAlias = float | str
 
 SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 BYTES = {"B": 1} | {
@@ -92,18 +105,18 @@ class Recommendation(NamedTuple):
 
 
 def recommend(
-    X,
-    kernel="rbf",
+    X: Points,
+    kernel: KernelLike = "rbf",
     *,
-    budget,
-    gamma=None,
-    y=None,
-    loss="huber",
-    alpha=None,
-    max_rows=MAX_ROWS,
-    random_state=None,
-    n_threads=None,
-):
+    budget: Budget | Sequence[Budget],
+    gamma: float | str | None = None,
+    y: npt.ArrayLike | None = None,
+    loss: str | Loss = "huber",
+    alpha: float | None = None,
+    max_rows: int = MAX_ROWS,
+    random_state: RandomState = None,
+    n_threads: int | None = None,
+) -> Recommendation:
     """Find the largest p-sparsified sketch whose fit is likely to keep within a budget.
 
     The largest, not the smallest that will do: what accuracy needs is seen on points
@@ -180,13 +193,13 @@ def recommend(
         DEFAULT_MEMORY_LIMIT,
     )
 
-    def make_map(sketch):
+    def make_map(sketch: Sketch | None) -> FeatureMap:
         return FeatureMap(kernel, sketch=sketch, n_threads=n_threads)
 
     alpha = 0.1 / n if alpha is None else check_positive(alpha, "alpha")
     model = calibrate(X, y, make_map, get_loss(loss), alpha, rng, n_threads)
 
-    def exceeded(s, m):
+    def exceeded(s: int, m: float) -> str | None:
         """Name what a sketch takes more of than the budget has."""
         cost = model.predict(n, s, m)
         if cost.seconds > (1 - MARGIN) * seconds:
@@ -221,7 +234,9 @@ def recommend(
     )
 
 
-def _largest(exceeded, most, m):
+def _largest(
+    exceeded: Callable[[int, float], str | None], most: int, m: float
+) -> tuple[int, str]:
     """Find (rows within the budget, at most `most`; what the next ones exceed)."""
     limit = exceeded(most, m)
     if limit is None:
@@ -241,7 +256,9 @@ def _largest(exceeded, most, m):
     return low, limit
 
 
-def _estimate_radius(X, kernel, rng, n_threads):
+def _estimate_radius(
+    X: CheckedPoints, kernel: Kernel, rng: np.random.Generator, n_threads: int | None
+) -> CriticalRadius:
     """Estimate the critical radius of all points, from the eigenvalues of some."""
     n = X.shape[0]
     some = np.sort(rng.choice(n, min(n, SPECTRUM_POINTS), replace=False))
@@ -257,26 +274,27 @@ def _estimate_radius(X, kernel, rng, n_threads):
     return radius
 
 
-def _parse_budget(budget):
+def _parse_budget(budget: Budget | Sequence[Budget]) -> tuple[float, float]:
     """Parse a budget: (seconds, bytes), infinite where there is no limit."""
     limits = {"seconds": np.inf, "bytes": np.inf}
     if isinstance(budget, (list, tuple)) and not budget:
         raise ValueError("budget must not be empty")
-    for given in budget if isinstance(budget, (list, tuple)) else [budget]:
+    several: Sequence[Any] = budget if isinstance(budget, (list, tuple)) else [budget]
+    for given in several:
         if isinstance(given, str):
             match = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([A-Za-z]+)\s*", given)
-            unit = match and match[2]
-            if unit not in SECONDS and unit not in BYTES:
+            unit = match[2] if match else None
+            if match is None or (unit not in SECONDS and unit not in BYTES):
                 raise ValueError(
                     f"budget must be a number with one of the units "
                     f"{', '.join([*SECONDS, *BYTES])}, got {given!r}"
                 )
             name, units = ("seconds", SECONDS) if unit in SECONDS else ("bytes", BYTES)
-            given = float(match[1]) * units[unit]
+            number = float(match[1]) * units[match[2]]
         else:
-            name = "seconds"
-        check_positive(given, "budget")
-        limits[name] = min(limits[name], given)
+            name, number = "seconds", given
+        check_positive(number, "budget")
+        limits[name] = min(limits[name], number)
     return limits["seconds"], limits["bytes"]
 
 
@@ -293,12 +311,12 @@ class Cost(NamedTuple):
 class CostModel(NamedTuple):
     """Seconds of each term of a fit, and the sizes that memory depends on."""
 
-    map_rates: np.ndarray
-    solve_rates: np.ndarray
+    map_rates: Array
+    solve_rates: Array
     row_values: float
     itemsize: int
 
-    def predict(self, n, s, m):
+    def predict(self, n: int, s: int, m: float) -> Cost:
         """Predict the cost of a fit with s rows of m expected non-zeros."""
         landmarks = expected_landmarks(n, s, min(1.0, m / n))
         seconds = map_terms(n, s, m) @ self.map_rates
@@ -308,7 +326,7 @@ class CostModel(NamedTuple):
         return Cost(float(seconds), float(self.itemsize * values + 8 * doubles))
 
 
-def map_terms(n, s, m):
+def map_terms(n: int, s: int, m: float) -> Array:
     """List what the time of a feature map is a sum of."""
     landmarks = expected_landmarks(n, s, min(1.0, m / n))
     return np.array(
@@ -322,12 +340,20 @@ def map_terms(n, s, m):
     )
 
 
-def solve_terms(n, s):
+def solve_terms(n: int, s: int) -> Array:
     """List what the time of a solver is a sum of."""
     return np.array([1.0, n * s, n * s**2, s**3])
 
 
-def calibrate(X, y, make_map, loss, alpha, rng, n_threads=None):
+def calibrate(
+    X: CheckedPoints,
+    y: AnyArray | None,
+    make_map: Callable[[Sketch | None], FeatureMap],
+    loss: Loss,
+    alpha: float,
+    rng: np.random.Generator,
+    n_threads: int | None = None,
+) -> CostModel:
     """Measure short fits, and find what each term takes.
 
     Parameters
@@ -370,23 +396,24 @@ def calibrate(X, y, make_map, loss, alpha, rng, n_threads=None):
     )
 
 
-def _row_values(X):
+def _row_values(X: CheckedPoints) -> float:
     """Count numbers that a point takes; a sparse one has an index for each."""
     return 1.5 * X.nnz / X.shape[0] if sp.issparse(X) else X.shape[1]
 
 
-def _make_target(Z, loss, rng):
+def _make_target(Z: Array, loss: Loss, rng: np.random.Generator) -> Array:
     """Draw a function of the features with as much noise; ±1 for classification."""
     signal = Z @ rng.normal(size=Z.shape[1])
     y = signal / (np.std(signal) or 1.0) + rng.normal(size=len(Z))
     return np.where(y > 0, 1.0, -1.0) if loss.margin is not None else y
 
 
-def _fit_rates(measured):
+def _fit_rates(measured: list[tuple[float, Array]]) -> Array:
     """Find rates that are not negative, by least squares of relative errors."""
     from scipy.optimize import nnls  # slow to import
 
     seconds = np.array([row[0] for row in measured])
     terms = np.array([row[1] for row in measured]) / seconds[:, None]
     size = terms.max(axis=0)
-    return nnls(terms / size, np.ones(len(seconds)))[0] / size
+    found: Array = nnls(terms / size, np.ones(len(seconds)))[0] / size
+    return found

@@ -7,9 +7,10 @@ the constant c, L the Lipschitz constant of the loss, κ a bound on the kernel.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pskernels._validation import (
     check_int,
@@ -55,17 +56,17 @@ class ExcessRisk(NamedTuple):
 
 
 def excess_risk_bound(
-    n,
-    delta2,
-    alpha,
-    c,
+    n: int,
+    delta2: float,
+    alpha: float,
+    c: float,
     *,
-    loss="lipschitz",
-    L=1.0,
-    kappa=1.0,
-    output_matrix=None,
-    delta=0.05,
-):
+    loss: str | Loss = "lipschitz",
+    L: float = 1.0,
+    kappa: float = 1.0,
+    output_matrix: npt.ArrayLike | None = None,
+    delta: float = 0.05,
+) -> ExcessRisk:
     """Evaluate the excess-risk theorems, for one output and for several.
 
     For a Lipschitz loss
@@ -152,7 +153,7 @@ def excess_risk_bound(
     return ExcessRisk(*terms, sum(terms))
 
 
-def _norm_and_trace(output_matrix):
+def _norm_and_trace(output_matrix: npt.ArrayLike | None) -> tuple[float, float]:
     if output_matrix is None:
         return 1.0, 1.0
     M = np.atleast_2d(np.asarray(output_matrix))
@@ -164,7 +165,7 @@ def _norm_and_trace(output_matrix):
     return float(eigenvalues[0]), float(eigenvalues.sum())
 
 
-def satisfiability_constant(p):
+def satisfiability_constant(p: float) -> float:
     """Compute c of p-sparsified sketches: 2/√p·(1 + √log 5) + 1.
 
     Parameters
@@ -186,7 +187,7 @@ def satisfiability_constant(p):
     return 2 / math.sqrt(p) * (1 + math.sqrt(math.log(5))) + 1
 
 
-def sketch_rows(n, delta2, d_n, p, *, C0=C0):
+def sketch_rows(n: int, delta2: float, d_n: int, p: float, *, C0: float = C0) -> int:
     """Count rows that are enough for a p-sparsified sketch: max(C_0·d_n/p², δ_n²·n).
 
     Parameters
@@ -219,7 +220,7 @@ def sketch_rows(n, delta2, d_n, p, *, C0=C0):
     return math.ceil(max(C0 * d_n / p**2, delta2 * n))
 
 
-def isometry_failure(s, d_n, p):
+def isometry_failure(s: int, d_n: int, p: float) -> float:
     """Bound the probability that ‖(S·U₁)ᵀ·S·U₁ - I‖ > 1/2: 2·exp(-p²·s/2560).
 
     Parameters
@@ -244,7 +245,7 @@ def isometry_failure(s, d_n, p):
     return 2 * math.exp(-(p**2) * s / ISOMETRY_RATE)
 
 
-def expected_landmarks(n, s, p):
+def expected_landmarks(n: int, s: int, p: float) -> float:
     """Compute E[s'] = n·(1 - (1 - p)^s), the non-null columns of p-sparsified sketches.
 
     Parameters
@@ -262,7 +263,7 @@ def expected_landmarks(n, s, p):
     return -n * math.expm1(s * math.log1p(-p)) if p < 1 else float(n)
 
 
-def optimal_p():
+def optimal_p() -> float:
     """Find the p with the fewest landmarks at guaranteed accuracy, about 0.7.
 
     With s = C_0·d_n/p² rows, E[s'] = n·(1 - (1 - p)^s) is least where -log(1 - p)/p²
@@ -316,14 +317,14 @@ class Regime:
     (10.0, 0.1)
     """
 
-    delta2: Callable
-    d_n: Callable
+    delta2: Callable[[Any], Any]
+    d_n: Callable[[Any], Any]
 
-    def rows(self, n, p):
+    def rows(self, n: Any, p: float) -> Any:
         """Compute the rows that a p-sparsified sketch needs."""
         return self.d_n(n) / p**2
 
-    def rate(self, n):
+    def rate(self, n: Any) -> Any:
         """Compute the rate of the excess risk, for a Lipschitz loss."""
         return np.sqrt(self.delta2(n))
 

@@ -1,10 +1,11 @@
 """K-satisfiability: whether a drawn sketch keeps what matters of K."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from pskernels._types import KernelLike, Points
 from pskernels._validation import check_points
 from pskernels.gram import sketch_gram
 from pskernels.kernels import is_precomputed
@@ -34,7 +35,7 @@ class KSatisfiability(NamedTuple):
     delta2: float
     d_n: int
 
-    def holds(self, c):
+    def holds(self, c: float) -> bool:
         """Tell whether the sketch is K-satisfiable for the constant c.
 
         `satisfiability_constant(p)` is the one that p-sparsified sketches are promised
@@ -44,8 +45,14 @@ class KSatisfiability(NamedTuple):
 
 
 def k_satisfiability(
-    sketch, X, *, kernel="rbf", gamma=None, spectrum=None, n_threads=None
-):
+    sketch: Sketch,
+    X: Points,
+    *,
+    kernel: KernelLike = "rbf",
+    gamma: float | str | None = None,
+    spectrum: Spectrum | None = None,
+    n_threads: int | None = None,
+) -> KSatisfiability:
     """Compute both norms of K-satisfiability, and the constant c, of a drawn sketch.
 
     With K/n = U·D·Uᵀ, U₁ the first d_n eigenvectors, U₂ the others and D₂ the
@@ -101,7 +108,7 @@ def k_satisfiability(
     X = check_points(X, "X", accept_sparse=not is_precomputed(kernel))
     if X.shape[0] != n:
         raise ValueError(f"the sketch was drawn for {n} points, but X has {X.shape[0]}")
-    options = dict(kernel=kernel, gamma=gamma, n_threads=n_threads)
+    options: dict[str, Any] = dict(kernel=kernel, gamma=gamma, n_threads=n_threads)
     if spectrum is None:
         spectrum = gram_spectrum(X, random_state=0, **options)
     elif not isinstance(spectrum, Spectrum):
@@ -116,10 +123,11 @@ def k_satisfiability(
     if radius.delta2 == 0:
         raise ValueError("K is 0: there is nothing that a sketch could keep")
     values = spectrum.values
-    rank = np.count_nonzero(values > n * np.finfo(values.dtype).eps * values[0])
+    rank = int(np.count_nonzero(values > n * np.finfo(values.dtype).eps * values[0]))
     d_n = min(radius.d_n, rank)
     SU1 = sketch.scaled_weights() @ spectrum.vectors(sketch.indices, d_n)
     SKSt = sketch_gram(X, sketch=sketch, parts="SKSt", **options).SKSt
+    assert SKSt is not None  # as it was asked for
     rest = SKSt / n - (SU1 * values[:d_n]) @ SU1.T
     isometry = float(np.linalg.norm(SU1.T @ SU1 - np.eye(d_n), 2))
     tail = math.sqrt(max(0.0, np.linalg.eigvalsh(rest)[-1]))

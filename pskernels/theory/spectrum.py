@@ -7,14 +7,24 @@ critical_radius   δ_n² and d_n, with bounds on both
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import scipy.linalg
 
 from pskernels._products import Features
 from pskernels._random import philox_key
 from pskernels._threads import single_threaded_blas
+from pskernels._types import (
+    AnyArray,
+    Array,
+    CheckedPoints,
+    Indices,
+    KernelLike,
+    Points,
+    RandomState,
+)
 from pskernels._validation import (
     check_int,
     check_points,
@@ -25,7 +35,7 @@ from pskernels._validation import (
 from pskernels.choice import FIRST_ROWS, MAX_ROWS
 from pskernels.feature_map import BLOCK_POINTS, FeatureMap
 from pskernels.gram import kernel_matmul
-from pskernels.kernels import Precomputed, get_kernel, is_precomputed
+from pskernels.kernels import Kernel, Precomputed, get_kernel, is_precomputed
 from pskernels.sketches import PSparsified
 
 # Points up to which K is formed and decomposed, which takes a second.
@@ -49,12 +59,14 @@ class Spectrum:
     n : int
     """
 
-    values: np.ndarray
+    values: Array
     residual: float
     n: int
-    _vectors: Callable | None = field(default=None, repr=False, compare=False)
+    _vectors: Callable[[Indices, int], Array] | None = field(
+        default=None, repr=False, compare=False
+    )
 
-    def vectors(self, indices, k):
+    def vectors(self, indices: Indices, k: int) -> Array:
         """Compute the entries, at some points, of eigenvectors of the k largest values.
 
         Parameters
@@ -85,7 +97,9 @@ class CriticalRadius(NamedTuple):
     d_n_bounds: tuple[int, int]
 
 
-def critical_radius(spectrum, n=None):
+def critical_radius(
+    spectrum: Spectrum | npt.ArrayLike, n: int | None = None
+) -> CriticalRadius:
     """Find the critical radius δ_n² and the statistical dimension d_n.
 
     δ_n² is the least positive number with
@@ -147,10 +161,10 @@ def critical_radius(spectrum, n=None):
     return CriticalRadius(high, d_low, (low, high), (d_low, d_high))
 
 
-def _as_spectrum(spectrum, n):
+def _as_spectrum(spectrum: Spectrum | npt.ArrayLike, n: int | None) -> Spectrum:
     if isinstance(spectrum, Spectrum):
         return spectrum
-    values = check_real_array(spectrum, "spectrum").astype(np.float64)
+    values: Array = check_real_array(spectrum, "spectrum").astype(np.float64)
     if values.ndim != 1 or len(values) == 0:
         raise ValueError(
             f"spectrum must be 1-d and not empty, got an array of shape {values.shape}"
@@ -167,7 +181,7 @@ def _as_spectrum(spectrum, n):
     return Spectrum(values, 0.0, n)
 
 
-def _in_order(values, name):
+def _in_order(values: Array, name: str) -> Array:
     """Sort eigenvalues, the largest first; those that rounding made negative are 0."""
     values = np.sort(values)[::-1]
     if values[-1] < -ROUNDING * np.abs(values).max():
@@ -178,14 +192,14 @@ def _in_order(values, name):
     return np.maximum(values, 0.0)
 
 
-def _least_radius(values, extra, n):
+def _least_radius(values: Array, extra: float, n: int) -> float:
     """Find the least t > 0 with Σ min(t, values) + extra ≤ n·t²."""
     j = np.arange(len(values) + 1)
     rest = np.append(np.cumsum(values[::-1])[::-1], 0.0) + extra
     return float(np.min((j + np.sqrt(j**2 + 4.0 * n * rest)) / (2 * n)))
 
 
-def _most_above(values, residual, t, n):
+def _most_above(values: Array, residual: float, t: float, n: int) -> int:
     """Count eigenvalues that can exceed t, if `residual` may be added to the values."""
     above = int(np.count_nonzero(values > t))
     if residual == 0 or t == 0:
@@ -199,17 +213,17 @@ def _most_above(values, residual, t, n):
 
 
 def gram_spectrum(
-    X,
+    X: Points,
     *,
-    kernel="rbf",
-    gamma=None,
-    exact=None,
-    rtol=0.05,
-    max_rows=MAX_ROWS,
-    random_state=None,
-    n_threads=None,
-    memory_limit=None,
-):
+    kernel: KernelLike = "rbf",
+    gamma: float | str | None = None,
+    exact: bool | None = None,
+    rtol: float = 0.05,
+    max_rows: int = MAX_ROWS,
+    random_state: RandomState = None,
+    n_threads: int | None = None,
+    memory_limit: int | None = None,
+) -> Spectrum:
     """Compute the largest eigenvalues of K/n, and what they leave out.
 
     Parameters
@@ -256,7 +270,7 @@ def gram_spectrum(
         exact = n <= EXACT_POINTS
     if exact:
         return _exact_spectrum(X, get_kernel(kernel, gamma), n_threads)
-    options = dict(
+    options: dict[str, Any] = dict(
         kernel=kernel, gamma=gamma, n_threads=n_threads, memory_limit=memory_limit
     )
     seed = int(philox_key(random_state)[0])
@@ -283,9 +297,12 @@ def gram_spectrum(
         s = min(2 * s, limit)
 
 
-def _exact_spectrum(X, kernel, n_threads):
+def _exact_spectrum(
+    X: CheckedPoints, kernel: Kernel, n_threads: int | None
+) -> Spectrum:
     n = X.shape[0]
     if isinstance(kernel, Precomputed):
+        assert isinstance(X, np.ndarray)
         K = _check_gram(X)
     else:
         K = kernel_matmul(X, None, np.eye(n), kernel=kernel, n_threads=n_threads)
@@ -296,7 +313,7 @@ def _exact_spectrum(X, kernel, n_threads):
     return Spectrum(values, 0.0, n, lambda indices, k: U[indices, :k])
 
 
-def _check_gram(K):
+def _check_gram(K: AnyArray) -> AnyArray:
     """Check K of a precomputed kernel."""
     if K.shape[0] != K.shape[1]:
         raise ValueError(
@@ -309,7 +326,9 @@ def _check_gram(K):
     return K
 
 
-def _sketched_spectrum(feature_map, X, trace):
+def _sketched_spectrum(
+    feature_map: FeatureMap, X: CheckedPoints, trace: float
+) -> Spectrum:
     """Compute it by Z·Zᵀ/n, of which ZᵀZ/n has the same positive eigenvalues."""
     n = X.shape[0]
     n_threads, _ = feature_map.limits()
@@ -322,8 +341,9 @@ def _sketched_spectrum(feature_map, X, trace):
         values, V = scipy.linalg.eigh(gram.T / n, lower=True)
     values, V = _in_order(values, "Z·Zᵀ/n"), V[:, ::-1]
 
-    def vectors(indices, k):
+    def vectors(indices: Indices, k: int) -> Array:
         Z = feature_map.transform(X[indices])
-        return Z @ (V[:, :k] / np.sqrt(n * values[:k]))
+        found: Array = Z @ (V[:, :k] / np.sqrt(n * values[:k]))
+        return found
 
     return Spectrum(values, max(0.0, trace - values.sum()), n, vectors)

@@ -1,0 +1,5 @@
+OPENMP: int
+DEBUG: bool
+COMPILER: str
+
+def openmp_max_threads() -> int: ...
