@@ -16,6 +16,7 @@ except ImportError as error:
     ) from error
 
 import importlib
+from types import ModuleType
 
 from pskernels.compression import Compression
 from pskernels.distribution import QuantileDistribution
@@ -145,11 +146,11 @@ __all__ = [
 _PARTS = ("dask", "estimators", "onnx", "skpro", "table", "theory")
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> ModuleType:
     if name in _PARTS:
         return importlib.import_module(f"pskernels.{name}")
     raise AttributeError(f"module 'pskernels' has no attribute {name!r}")
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted([*globals(), *_PARTS])

@@ -10,6 +10,8 @@ pskernels info                                  versions, threads, SIMD level
 import argparse
 import platform
 import sys
+from collections.abc import Callable
+from typing import NoReturn
 
 import numpy
 import scipy
@@ -18,7 +20,7 @@ import pskernels
 from pskernels import _bench, _demo, _engine, _threads
 
 
-def print_info(options):
+def print_info(options: argparse.Namespace) -> None:
     """Print versions, and what computing will run on."""
     from threadpoolctl import threadpool_info
 
@@ -43,27 +45,27 @@ def print_info(options):
         )
 
 
-def run_demo(options):
+def run_demo(options: argparse.Namespace) -> None:
     _demo.run(options.n, options.threads, options.plot)
 
 
-def run_bench(options):
+def run_bench(options: argparse.Namespace) -> None:
     _bench.run(options.n, options.d, options.s, options.threads)
 
 
-def run_fit(options):
+def run_fit(options: argparse.Namespace) -> None:
     from pskernels import _fit
 
     _fit.run_fit(options)
 
 
-def run_predict(options):
+def run_predict(options: argparse.Namespace) -> None:
     from pskernels import _fit
 
     _fit.run_predict(options)
 
 
-def make_parser():
+def make_parser() -> argparse.ArgumentParser:
     """Make the parser; each command has a function of its options."""
     parser = argparse.ArgumentParser(
         prog="pskernels",
@@ -75,7 +77,9 @@ def make_parser():
     )
     commands = parser.add_subparsers(dest="command", required=True)
 
-    def add(name, run, text):
+    def add(
+        name: str, run: Callable[[argparse.Namespace], None], text: str
+    ) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text)
         command.set_defaults(run=run)
         return command
@@ -118,7 +122,7 @@ def make_parser():
     return parser
 
 
-def main(arguments=None):
+def main(arguments: list[str] | None = None) -> None:
     """Run a command; what is wrong with its input is told in a line."""
     options = make_parser().parse_args(arguments)
     try:
@@ -131,7 +135,7 @@ def main(arguments=None):
         _fail(options, error)
 
 
-def _fail(options, error):
+def _fail(options: argparse.Namespace, error: object) -> NoReturn:
     print(f"pskernels {options.command}: {error}", file=sys.stderr)
     raise SystemExit(2)
 

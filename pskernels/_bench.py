@@ -4,14 +4,18 @@ The last row is what one would do without this library: form K with NumPy, and
 multiply it by a dense Gaussian sketch.
 """
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import scipy.linalg
 
 from pskernels._timing import fastest, peak_bytes
-from pskernels.gram import sketch_gram
+from pskernels.gram import SketchedGram, sketch_gram
 from pskernels.sketches import (
     Accumulation,
     CountSketch,
+    Distribution,
     Gaussian,
     PSparsified,
     SubSampling,
@@ -19,8 +23,10 @@ from pskernels.sketches import (
 
 ERROR_ROWS = 1000
 
+Array = npt.NDArray[np.float64]
 
-def make_points(n, d):
+
+def make_points(n: int, d: int) -> tuple[Array, npt.NDArray[np.intp]]:
     """Draw uniform points, and √n of them in a cluster apart, as in the paper's study.
 
     Sub-sampling takes about s/√n points of that cluster, and may miss it.
@@ -32,29 +38,36 @@ def make_points(n, d):
     return X, rare
 
 
-def rbf_kernel(X, Y, gamma):
+def rbf_kernel(X: Array, Y: Array, gamma: float) -> Array:
     """Compute the Gram matrix by NumPy, as fast as NumPy does it."""
     K = -2 * X @ Y.T
     K += (X**2).sum(axis=1)[:, None]
     K += (Y**2).sum(axis=1)
     np.maximum(K, 0, out=K)
     K *= -gamma
-    return np.exp(K, out=K)
+    np.exp(K, out=K)
+    return K
 
 
-def sketch_with_k_formed(X, S, gamma):
+def sketch_with_k_formed(X: Array, S: Array, gamma: float) -> tuple[Array, Array]:
     SK = S @ rbf_kernel(X, X, gamma)
     return SK @ S.T, SK
 
 
-def whitened(SKSt, SK):
+def whitened(SKSt: Array, SK: Array) -> Array:
     """Compute Z with ZᵀZ = K Sᵀ (S K Sᵀ)† S K."""
     values, vectors = scipy.linalg.eigh(SKSt)
     kept = values > len(values) * np.finfo(float).eps * values[-1]
-    return (vectors[:, kept] / np.sqrt(values[kept])).T @ SK
+    Z: Array = (vectors[:, kept] / np.sqrt(values[kept])).T @ SK
+    return Z
 
 
-def relative_errors(X, gamma, Zs, points=None):
+def relative_errors(
+    X: Array,
+    gamma: float,
+    Zs: list[Array],
+    points: npt.NDArray[np.intp] | None = None,
+) -> Array:
     """Compute ‖K - ZᵀZ‖ / ‖K‖ in the Frobenius norm for each Z, by blocks of K.
 
     Of all points, or of pairs of some.
@@ -71,7 +84,7 @@ def relative_errors(X, gamma, Zs, points=None):
     return np.sqrt(squares / square)
 
 
-def run(n, d, s, n_threads=None):
+def run(n: int, d: int, s: int, n_threads: int | None = None) -> None:
     """Print the table."""
     X, rare = make_points(n, d)
     gamma = 1 / d
@@ -85,10 +98,10 @@ def run(n, d, s, n_threads=None):
         "Gaussian": Gaussian(s),
     }
     print(f"S·K and S·K·Sᵀ of {n:,} points with {d} features, s = {s}, rbf, float64")
-    rows = []
+    rows: list[tuple[str, int, Any, float, int]] = []
     for name, distribution in distributions.items():
 
-        def sketched(distribution=distribution):
+        def sketched(distribution: Distribution = distribution) -> SketchedGram:
             sketch = distribution.draw(n, random_state=0)
             return sketch_gram(X, sketch=sketch, gamma=gamma, n_threads=n_threads)
 
@@ -98,11 +111,11 @@ def run(n, d, s, n_threads=None):
 
     S = np.random.default_rng(1).normal(size=(s, n)) / np.sqrt(s)
 
-    def formed():
+    def formed() -> tuple[Array, Array]:
         return sketch_with_k_formed(X, S, gamma)
 
-    result, baseline = fastest(formed)
-    rows.append(("Gaussian, K formed", n, result, baseline, peak_bytes(formed)))
+    products, baseline = fastest(formed)
+    rows.append(("Gaussian, K formed", n, products, baseline, peak_bytes(formed)))
 
     Zs = [whitened(*row[2]) for row in rows]
     errors = relative_errors(X, gamma, Zs)

@@ -6,11 +6,13 @@ of points in one matrix.
 
 import time
 import tracemalloc
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
 
+from pskernels._types import Array
 from pskernels.conformal import bound_by_folds
 from pskernels.feature_map import FeatureMap
 from pskernels.losses import Huber, Logistic
@@ -28,21 +30,25 @@ class Method(NamedTuple):
     """What a method has found."""
 
     name: str
-    predict: object  # of new points
+    predict: Callable[[Array], Array]  # of new points
     gap: float | None  # what is certified
+    importances: Sequence[float] = ()
+
+
+Fit = Callable[[Array, Array], Method]
 
 
 class Task(NamedTuple):
     """A question, data, and methods that answer it: functions of X and y."""
 
     title: str
-    train: tuple
-    test: tuple
-    methods: tuple
-    score: object  # of (method, X, y): a text
+    train: tuple[Array, Array]
+    test: tuple[Array, Array]
+    methods: tuple[Fit, ...]
+    score: Callable[[Method, Array, Array], str]
 
 
-def run(n, n_threads=None, plot=None):
+def run(n: int, n_threads: int | None = None, plot: str | None = None) -> None:
     """Run the tasks, print a table, and draw it where matplotlib is installed."""
     rng = np.random.default_rng(0)
     print(f"{n:,} points each; errors are those of as many new points\n")
@@ -72,7 +78,7 @@ def run(n, n_threads=None, plot=None):
         _draw(done, plot)
 
 
-def measure(fit, X, y):
+def measure(fit: Fit, X: Array, y: Array) -> tuple[Method, float, float]:
     """Fit, and find the seconds and the peak of memory, in MB."""
     tracemalloc.start()
     began = time.perf_counter()
@@ -83,7 +89,7 @@ def measure(fit, X, y):
     return method, seconds, peak / 1e6
 
 
-def has_sklearn():
+def has_sklearn() -> bool:
     """Tell whether scikit-learn is installed."""
     try:
         import sklearn  # noqa: F401
@@ -92,13 +98,13 @@ def has_sklearn():
     return True
 
 
-def make_map(n_threads, **options):
+def make_map(n_threads: int | None, **options: Any) -> FeatureMap:
     return FeatureMap(
         sketch=SubSampling(ROWS), random_state=0, n_threads=n_threads, **options
     )
 
 
-def kernel_ridge(X, y, gamma):
+def kernel_ridge(X: Array, y: Array, gamma: float) -> Callable[[Array], Array]:
     """Fit by NumPy, as fast as NumPy does it: f(x) with K of all pairs of points."""
     K = _rbf(X, X, gamma)
     K.reshape(-1)[:: len(X) + 1] += 1.0
@@ -107,30 +113,32 @@ def kernel_ridge(X, y, gamma):
     return lambda X_new: _rbf(X_new, X, gamma) @ coef + mean
 
 
-def _rbf(X, Y, gamma):
+def _rbf(X: Array, Y: Array, gamma: float) -> Array:
     K = -2 * X @ Y.T
     K += (X**2).sum(axis=1)[:, None]
     K += (Y**2).sum(axis=1)
     np.maximum(K, 0, out=K)
     K *= -gamma
-    return np.exp(K, out=K)
+    np.exp(K, out=K)
+    return K
 
 
 # -- robust regression
 
 
-def robust_task(n, rng, n_threads):
-    def f(X):
-        return np.sin(8 * X[:, 0]) + 0.5 * X[:, 1]
+def robust_task(n: int, rng: np.random.Generator, n_threads: int | None) -> Task:
+    def f(X: Array) -> Array:
+        values: Array = np.sin(8 * X[:, 0]) + 0.5 * X[:, 1]
+        return values
 
-    def draw():
+    def draw() -> tuple[Array, Array]:
         X = rng.uniform(size=(n, 2))
         y = f(X) + 0.2 * rng.normal(size=n)
         wrong = rng.choice(n, size=n // 10, replace=False)
         y[wrong] += rng.exponential(8.0, size=len(wrong))
         return X, y
 
-    def ours(X, y):
+    def ours(X: Array, y: Array) -> Method:
         feature_map = make_map(n_threads, gamma=10.0)
         Z = feature_map.fit_transform(X)
         model = solve(Z, y, loss=Huber(0.3), alpha=1e-6, n_threads=n_threads)
@@ -140,14 +148,14 @@ def robust_task(n, rng, n_threads):
             model.dual_gap,
         )
 
-    def theirs(X, y):
+    def theirs(X: Array, y: Array) -> Method:
         if not has_sklearn():
             return Method("NumPy, kernel ridge", kernel_ridge(X, y, 10.0), None)
         from sklearn.svm import SVR
 
         return Method("scikit-learn, SVR", SVR(gamma=10.0).fit(X, y).predict, None)
 
-    def score(method, X, y):
+    def score(method: Method, X: Array, y: Array) -> str:
         error = np.abs(method.predict(X) - f(X)).mean()
         return f"mean error {error:.3f}, without the noise"
 
@@ -158,13 +166,13 @@ def robust_task(n, rng, n_threads):
 # -- intervals
 
 
-def interval_task(n, rng, n_threads):
-    def draw():
+def interval_task(n: int, rng: np.random.Generator, n_threads: int | None) -> Task:
+    def draw() -> tuple[Array, Array]:
         X = rng.uniform(size=(n, 2))
         noise = (0.05 + 0.8 * X[:, 0] ** 2) * rng.normal(size=n)
         return X, np.sin(8 * X[:, 0]) + 0.5 * X[:, 1] + noise
 
-    def ours(X, y):
+    def ours(X: Array, y: Array) -> Method:
         tail = (1 - COVERAGE) / 2
         levels = (tail, 0.5, 1 - tail)
         held = np.arange(len(X)) % 4 == 0
@@ -174,13 +182,13 @@ def interval_task(n, rng, n_threads):
             Z, y[~held], quantiles=levels, alpha=1e-5, tol=1e-3, n_threads=n_threads
         )
 
-        def predict_levels(X):
+        def predict_levels(X: Array) -> Array:
             return rearrange(feature_map.predict(X, model.coef, model.intercept))
 
         known = predict_levels(X[held])
         nothing = np.zeros(held.sum(), np.intp)
 
-        def predict(X):
+        def predict(X: Array) -> Array:
             """Move the ends by what held-out points say."""
             ends = predict_levels(X)
             low, high = (
@@ -197,7 +205,7 @@ def interval_task(n, rng, n_threads):
 
         return Method("pskernels, calibrated levels", predict, model.dual_gap)
 
-    def theirs(X, y):
+    def theirs(X: Array, y: Array) -> Method:
         if not has_sklearn():
             return _constant_width(X, y)
         from sklearn.ensemble import HistGradientBoostingRegressor
@@ -213,7 +221,7 @@ def interval_task(n, rng, n_threads):
             None,
         )
 
-    def score(method, X, y):
+    def score(method: Method, X: Array, y: Array) -> str:
         low, high = method.predict(X).T
         return (
             f"{coverage(y, low, high):.1%} inside, mean width {np.mean(high - low):.2f}"
@@ -223,7 +231,7 @@ def interval_task(n, rng, n_threads):
     return Task(title, draw(), draw(), (ours, theirs), score)
 
 
-def _constant_width(X, y):
+def _constant_width(X: Array, y: Array) -> Method:
     held = np.arange(len(X)) % 4 == 0
     mean = kernel_ridge(X[~held], y[~held], 10.0)
     reach = np.quantile(np.abs(y[held] - mean(X[held])), COVERAGE)
@@ -237,14 +245,14 @@ def _constant_width(X, y):
 # -- classes
 
 
-def class_task(n, rng, n_threads):
-    def draw():
+def class_task(n: int, rng: np.random.Generator, n_threads: int | None) -> Task:
+    def draw() -> tuple[Array, Array]:
         X = rng.uniform(-1, 1, size=(n, 2))
         radius, angle = np.hypot(*X.T), np.arctan2(X[:, 1], X[:, 0])
         spiral = np.sin(2 * angle + 7 * radius) + 0.6 * rng.normal(size=n)
         return X, np.where(spiral > 0, 1.0, -1.0)
 
-    def ours(X, y):
+    def ours(X: Array, y: Array) -> Method:
         feature_map = make_map(n_threads, gamma=10.0)
         Z = feature_map.fit_transform(X)
         model = solve(Z, y, loss=Logistic(), alpha=1e-5, n_threads=n_threads)
@@ -254,14 +262,14 @@ def class_task(n, rng, n_threads):
             model.dual_gap,
         )
 
-    def theirs(X, y):
+    def theirs(X: Array, y: Array) -> Method:
         if not has_sklearn():
             return Method("NumPy, kernel least squares", kernel_ridge(X, y, 10.0), None)
         from sklearn.svm import SVC
 
         return Method("scikit-learn, SVC", SVC(gamma=10.0).fit(X, y).predict, None)
 
-    def score(method, X, y):
+    def score(method: Method, X: Array, y: Array) -> str:
         return f"{np.mean((method.predict(X) > 0) == (y > 0)):.1%} right"
 
     return Task("two classes, in a spiral", draw(), draw(), (ours, theirs), score)
@@ -270,13 +278,13 @@ def class_task(n, rng, n_threads):
 # -- a metric
 
 
-def metric_task(n, rng, n_threads):
-    def draw():
+def metric_task(n: int, rng: np.random.Generator, n_threads: int | None) -> Task:
+    def draw() -> tuple[Array, Array]:
         X = rng.normal(size=(n, 12))
         y = np.sin(2 * X[:, 0]) * X[:, 1] + X[:, 2]
         return X, y + 0.1 * rng.normal(size=n)
 
-    def ours(X, y):
+    def ours(X: Array, y: Array) -> Method:
         learner = MetricLearner(kernels=("rbf",), n_threads=n_threads)
         learnt = learner.learn(X, y, None)
         feature_map = make_map(n_threads, kernel=learnt.kernel)
@@ -285,13 +293,13 @@ def metric_task(n, rng, n_threads):
             Z, y, loss="squared", alpha=learnt.penalty / len(y), n_threads=n_threads
         )
 
-        def predict(X):
+        def predict(X: Array) -> Array:
             return feature_map.predict(X, model.coef, model.intercept)
 
-        predict.importances = learnt.rounds[-1].importances
-        return Method("pskernels, learnt metric", predict, model.dual_gap)
+        shares = learnt.rounds[-1].importances
+        return Method("pskernels, learnt metric", predict, model.dual_gap, shares)
 
-    def theirs(X, y):
+    def theirs(X: Array, y: Array) -> Method:
         if not has_sklearn():
             return Method("NumPy, kernel ridge", kernel_ridge(X, y, 1 / 12), None)
         from sklearn.ensemble import HistGradientBoostingRegressor
@@ -299,7 +307,7 @@ def metric_task(n, rng, n_threads):
         model = HistGradientBoostingRegressor().fit(X, y)
         return Method("scikit-learn, boosting", model.predict, None)
 
-    def score(method, X, y):
+    def score(method: Method, X: Array, y: Array) -> str:
         return f"R² {1 - np.mean((y - method.predict(X)) ** 2) / y.var():.3f}"
 
     return Task("12 features, of which 3 matter", draw(), draw(), (ours, theirs), score)
@@ -308,7 +316,7 @@ def metric_task(n, rng, n_threads):
 # -- the picture
 
 
-def _draw(done, path):
+def _draw(done: list[tuple[Task, list[Method]]], path: str) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -325,12 +333,12 @@ def _draw(done, path):
     print(f"\n{path}: the four tasks in pictures")
 
 
-def _grid():
+def _grid() -> tuple[Array, Array]:
     x = np.linspace(0, 1, 300)
     return x, np.column_stack([x, np.full(300, 0.5)])
 
 
-def _draw_robust(ax, task, methods):
+def _draw_robust(ax: Any, task: Task, methods: list[Method]) -> None:
     X, y = task.train
     x, grid = _grid()
     ax.plot(X[:, 0], y, ".", color="0.8", markersize=2, zorder=0)
@@ -341,7 +349,7 @@ def _draw_robust(ax, task, methods):
     ax.legend(loc="upper right", frameon=False)
 
 
-def _draw_intervals(ax, task, methods):
+def _draw_intervals(ax: Any, task: Task, methods: list[Method]) -> None:
     X, y = task.test
     x, grid = _grid()
     ax.plot(X[:, 0], y - 0.5 * (X[:, 1] - 0.5), ".", color="0.75", markersize=2)
@@ -351,7 +359,7 @@ def _draw_intervals(ax, task, methods):
     ax.legend(loc="upper left", frameon=False)
 
 
-def _draw_classes(ax, task, methods):
+def _draw_classes(ax: Any, task: Task, methods: list[Method]) -> None:
     X, y = task.train
     side = np.linspace(-1, 1, 150)
     grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
@@ -363,8 +371,8 @@ def _draw_classes(ax, task, methods):
     ax.set_aspect("equal")
 
 
-def _draw_metric(ax, task, methods):
-    shares = np.asarray(methods[0].predict.importances)
+def _draw_metric(ax: Any, task: Task, methods: list[Method]) -> None:
+    shares = np.asarray(methods[0].importances)
     colors = np.where(np.arange(len(shares)) < 3, "C0", "0.7")
     ax.bar(np.arange(1, len(shares) + 1), shares, color=colors)
     ax.set(xlabel="feature", ylabel="share of the metric")

@@ -1,14 +1,19 @@
 """``pskernels fit`` and ``pskernels predict``: tables in files, without code."""
 
 import sys
+from argparse import Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from pskernels.table import Column, TableModel
 
 SHOWN = 8  # columns whose importance is told
 
 
-def run_fit(options):
+def run_fit(options: Namespace) -> None:
     """Fit a model to a file, and write it."""
     from sklearn.model_selection import train_test_split
 
@@ -58,7 +63,7 @@ def run_fit(options):
         print(f"{options.plot}: predictions and what matters")
 
 
-def run_predict(options):
+def run_predict(options: Namespace) -> None:
     """Predict the rows of a file by a model, and write them."""
     from pskernels.estimators import load
     from pskernels.table import TableModel, read_table
@@ -82,16 +87,16 @@ def run_predict(options):
         _tell(f"{options.out}: {len(found):,} rows")
 
 
-def _tell(text):
+def _tell(text: str) -> None:
     """Print what is not a prediction, so that predictions can be piped."""
     print(text, file=sys.stderr)
 
 
-def _split(names):
+def _split(names: str | None) -> list[str]:
     return [name.strip() for name in names.split(",")] if names else []
 
 
-def _parse_levels(text):
+def _parse_levels(text: str | None) -> list[float] | None:
     if not text:
         return None
     try:
@@ -102,20 +107,20 @@ def _parse_levels(text):
         ) from None
 
 
-def _print_columns(columns):
+def _print_columns(columns: list["Column"]) -> None:
     width = max(len("column"), *(len(one.name) for one in columns)) + 2
     print(f"\n  {'column':<{width}}{'taken for':<11}note")
     for one in columns:
         print(f"  {one.name:<{width}}{one.kind or '-':<11}{one.note}".rstrip())
 
 
-def _print_scores(scores):
+def _print_scores(scores: dict[str, float]) -> None:
     width = max(map(len, scores)) + 2
     for name, value in scores.items():
         print(f"  {name:<{width}}{value:.4g}")
 
 
-def draw(model, frame, path):
+def draw(model: "TableModel", frame: Any, path: str) -> None:
     """Draw predictions of a table, and what they depend on, to a file."""
     from matplotlib.figure import Figure
 
@@ -134,7 +139,7 @@ def draw(model, frame, path):
     figure.savefig(Path(path))
 
 
-def _draw_numbers(ax, model, found, y):
+def _draw_numbers(ax: Any, model: "TableModel", found: Any, y: Any) -> None:
     middle = found.iloc[:, found.shape[1] // 2].to_numpy()
     if model.task == "quantiles":
         ends = found.iloc[:, [0, -1]].to_numpy()
@@ -147,7 +152,7 @@ def _draw_numbers(ax, model, found, y):
     ax.set(xlabel=f"{model.target}, predicted", ylabel=f"{model.target}, in the file")
 
 
-def _draw_classes(ax, model, found, y):
+def _draw_classes(ax: Any, model: "TableModel", found: Any, y: Any) -> None:
     labels = list(model.pipeline[-1].classes_)
     predicted = found[model.target].to_numpy()
     counts = np.array(

@@ -8,12 +8,18 @@
 scikit-learn: ``pip install pskernels[table]``.
 """
 
+from __future__ import annotations
+
 import csv
+import os
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
@@ -42,10 +48,11 @@ MOSTLY = 0.5
 NO_CATEGORY = "(missing)"
 DATE = r"\d{4}-\d{2}-\d{2}([T ].*)?|\d{1,2}/\d{1,2}/\d{4}"
 KINDS = ("number", "date", "category")
+Columns = tuple[tuple[str, str], ...]  # names and kinds
 TASKS = ("regression", "quantiles", "classes")
 
 
-def read_table(path):
+def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
     """Read a table, its cells as they are.
 
     Parameters
@@ -107,7 +114,12 @@ class Column:
     note: str = ""
 
 
-def describe_columns(frame, *, categories=(), left_out=()):
+def describe_columns(
+    frame: pd.DataFrame,
+    *,
+    categories: Sequence[str] = (),
+    left_out: Sequence[str] = (),
+) -> list[Column]:
     """Find what each column is to be taken for.
 
     Parameters
@@ -137,13 +149,13 @@ def describe_columns(frame, *, categories=(), left_out=()):
     return found
 
 
-def _check_name(name, frame):
+def _check_name(name: str, frame: pd.DataFrame) -> None:
     if name not in frame.columns:
         known = ", ".join(map(str, frame.columns))
         raise ValueError(f"there is no column {name!r}; the file has {known}")
 
 
-def _describe(column, asked_for):
+def _describe(column: pd.Series, asked_for: bool) -> Column:
     cells = _Cells(column)
     gaps = int(cells.missing.sum())
     note = f"{gaps:,} of {len(column):,} missing" if gaps else ""
@@ -169,14 +181,14 @@ def _describe(column, asked_for):
     return Column(column.name, "category", _join(f"{len(different)} kinds", note))
 
 
-def _join(*notes):
+def _join(*notes: str) -> str:
     return ", ".join(note for note in notes if note)
 
 
 class _Cells:
     """The cells of a column as texts, and what they may be; gaps are anything."""
 
-    def __init__(self, column):
+    def __init__(self, column: pd.Series) -> None:
         self._name = column.name
         if pd.api.types.is_datetime64_any_dtype(column):
             column = column.dt.strftime("%Y-%m-%d %H:%M:%S")
@@ -187,27 +199,27 @@ class _Cells:
         self.missing = self.texts.str.lower().isin(MISSING)
 
     @property
-    def numbers(self):
+    def numbers(self) -> pd.Series:
         """Numbers, NaN where there is none."""
         numbers = pd.to_numeric(self.texts.where(~self.missing), errors="coerce")
         return numbers.astype(np.float64).replace([np.inf, -np.inf], np.nan)
 
     @property
-    def days(self):
+    def days(self) -> pd.Series:
         """Days since 1970, NaN where there is no date."""
         texts = self.texts.where(~self.missing & self.texts.str.fullmatch(DATE))
         times = pd.to_datetime(texts, errors="coerce", utc=True, format="mixed")
         return (times - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
 
     @property
-    def is_number(self):
+    def is_number(self) -> pd.Series:
         return self.numbers.notna() | self.missing
 
     @property
-    def is_date(self):
+    def is_date(self) -> pd.Series:
         return self.days.notna() | self.missing
 
-    def take(self, kind):
+    def take(self, kind: str) -> pd.Series:
         """Turn cells into numbers, or texts of categories."""
         if kind == "category":
             return self.texts.where(~self.missing, NO_CATEGORY).astype(object)
@@ -218,7 +230,7 @@ class _Cells:
             self.raise_first(~good, what)
         return values
 
-    def raise_first(self, bad, what):
+    def raise_first(self, bad: pd.Series, what: str) -> NoReturn:
         """Raise an error that names the first bad cell."""
         row = int(np.flatnonzero(bad)[0])
         raise ValueError(
@@ -257,12 +269,12 @@ class TableModel:
     """
 
     pipeline: Pipeline
-    columns: tuple
+    columns: tuple[tuple[str, str], ...]
     target: str
     task: str
-    scores: dict = field(default_factory=dict)
+    scores: dict[str, float] = field(default_factory=dict)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         pairs = all(len(pair) == 2 and pair[1] in KINDS for pair in self.columns)
         if not (isinstance(self.pipeline, Pipeline) and self.task in TASKS and pairs):
             raise ValueError("a model of a table must have a pipeline and columns")
@@ -270,17 +282,17 @@ class TableModel:
     @classmethod
     def fit(
         cls,
-        frame,
-        target,
+        frame: pd.DataFrame,
+        target: str,
         *,
-        quantiles=None,
-        classes=None,
-        categories=(),
-        left_out=(),
-        budget="30 s",
-        random_state=0,
-        verbose=0,
-    ):
+        quantiles: Sequence[float] | None = None,
+        classes: bool | None = None,
+        categories: Sequence[str] = (),
+        left_out: Sequence[str] = (),
+        budget: str | float = "30 s",
+        random_state: int = 0,
+        verbose: int = 0,
+    ) -> TableModel:
         """Fit a machine that chooses everything itself.
 
         Parameters
@@ -317,8 +329,11 @@ class TableModel:
         columns = tuple((one.name, one.kind) for one in described if one.kind)
         if not columns:
             raise ValueError("no column is left to predict from")
-        options = dict(budget=budget, random_state=random_state, verbose=verbose)
-        task, machine = "regression", AutoKernelRegressor(**options)
+        options: dict[str, Any] = dict(
+            budget=budget, random_state=random_state, verbose=verbose
+        )
+        task: str = "regression"
+        machine: Any = AutoKernelRegressor(**options)
         if quantiles is not None:
             task = "quantiles"
             machine = AutoQuantileRegressor(
@@ -330,7 +345,7 @@ class TableModel:
         pipeline.fit(_prepare(rest, columns)[kept], y)
         return cls(pipeline, columns, target, task)
 
-    def predict(self, frame):
+    def predict(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Predict a row for each row of a table.
 
         Parameters
@@ -358,13 +373,13 @@ class TableModel:
         found.insert(0, self.target, machine.classes_[shares.argmax(axis=1)])
         return found
 
-    def prepare(self, frame):
+    def prepare(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Turn cells into numbers and texts, by what the columns were in the fit."""
         for name, _ in self.columns:
             _check_name(name, frame)
         return _prepare(frame, self.columns)
 
-    def count_unknown(self, frame):
+    def count_unknown(self, frame: pd.DataFrame) -> dict[str, int]:
         """Count cells of categories that the fit did not have: {column: count}."""
         encoder = self.pipeline[0].named_transformers_.get("categories")
         names = [name for name, kind in self.columns if kind == "category"]
@@ -377,7 +392,7 @@ class TableModel:
         }
         return {name: count for name, count in counts.items() if count}
 
-    def score(self, frame):
+    def score(self, frame: pd.DataFrame) -> dict[str, float]:
         """Score predictions of rows whose target is known.
 
         Returns
@@ -398,7 +413,7 @@ class TableModel:
                 "of a constant": float(np.abs(y - np.median(y)).mean()),
             }
         if self.task == "quantiles":
-            levels = np.asarray(self.pipeline[-1].quantiles_)
+            levels = list(self.pipeline[-1].quantiles_)
             constant = np.tile(np.quantile(y, levels), (len(y), 1))
             scores = {
                 "mean pinball loss": pinball_loss(y, found.to_numpy(), levels),
@@ -419,17 +434,19 @@ class TableModel:
             "of a constant": float(-(counts * np.log(counts)).sum()),
         }
 
-    def has_target(self, frame):
+    def has_target(self, frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
         """Tell which rows have a target, (n,)."""
         _check_name(self.target, frame)
-        return ~_Cells(frame[self.target]).missing.to_numpy()
+        known: npt.NDArray[np.bool_] = ~_Cells(frame[self.target]).missing.to_numpy()
+        return known
 
-    def get_targets(self, frame):
+    def get_targets(self, frame: pd.DataFrame) -> npt.NDArray[Any]:
         """Take the targets of rows that have one, (n,)."""
         kind = "category" if self.task == "classes" else "number"
-        return _Cells(frame[self.target]).take(kind).to_numpy()
+        targets: npt.NDArray[Any] = _Cells(frame[self.target]).take(kind).to_numpy()
+        return targets
 
-    def get_importances(self):
+    def get_importances(self) -> pd.Series:
         """Sum the importances of features by column: a Series that adds up to 1."""
         shares = self.pipeline[-1].feature_importances_
         places = self.pipeline[0].output_indices_
@@ -445,12 +462,12 @@ class TableModel:
                 totals[name] += float(share)
         return pd.Series(totals).sort_values(ascending=False)
 
-    def with_scores(self, scores):
+    def with_scores(self, scores: dict[str, float]) -> TableModel:
         """Return the same model, with scores of rows that it has not seen."""
         state = {one.name: getattr(self, one.name) for one in fields(self)}
         return TableModel(**(state | {"scores": scores}))
 
-    def save(self, path):
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file; `pskernels.estimators.load` reads it."""
         save(self, path)
 
@@ -459,7 +476,7 @@ class TableModel:
 PARTS = {"numbers": ("number", "date"), "categories": ("category",)}
 
 
-def _make_encoder(columns):
+def _make_encoder(columns: Columns) -> ColumnTransformer:
     """Make the step that scales numbers and spreads categories."""
     numbers = make_pipeline(
         SimpleImputer(strategy="median", add_indicator=True), StandardScaler()
@@ -475,16 +492,16 @@ def _make_encoder(columns):
     )
 
 
-def _prepare(frame, columns):
+def _prepare(frame: pd.DataFrame, columns: Columns) -> pd.DataFrame:
     return pd.DataFrame(
         {name: _Cells(frame[name]).take(kind) for name, kind in columns}
     )
 
 
-def _source_columns(step, names):
+def _source_columns(step: Any, names: list[str]) -> list[str]:
     """Tell of each feature of a step which column it comes from."""
     if isinstance(step, OneHotEncoder):
         counts = [len(known) for known in step.categories_]
-        return np.repeat(names, counts)
+        return [name for name, k in zip(names, counts, strict=True) for _ in range(k)]
     gaps = [names[number] for number in step[0].indicator_.features_]
     return [*names, *gaps]

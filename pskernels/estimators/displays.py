@@ -139,16 +139,17 @@ class QuantileDisplay:
         self.ax_.legend(title="quantile")
         return self
 
-    def _choose_range(self):
+    def _choose_range(self) -> tuple[float, float]:
         """Find a range of y that a few outliers do not stretch."""
-        shares = np.quantile(self.points[1], [OUTLIERS, 1 - OUTLIERS])
+        y = self.predicted if self.points is None else self.points[1]
+        shares = np.quantile(y, [OUTLIERS, 1 - OUTLIERS])
         low = min(shares[0], self.predicted.min())
         high = max(shares[1], self.predicted.max())
         margin = 0.05 * (high - low) or 1.0
         return low - margin, high + margin
 
 
-def _get_learnt(estimator, name, expected):
+def _get_learnt(estimator: Any, name: str, expected: str) -> Any:
     """Take what the machine at the end of a pipeline has learnt, if it has."""
     machine = _last_step(estimator)
     if not hasattr(machine, name):
@@ -159,13 +160,13 @@ def _get_learnt(estimator, name, expected):
     return getattr(machine, name)
 
 
-def _describe_loss(loss):
+def _describe_loss(loss: object) -> str:
     """Name a loss, its numbers in three digits."""
     numbers = [f"{name}={_shorten(value)}" for name, value in vars(loss).items()]
     return f"{type(loss).__name__}({', '.join(numbers)})"
 
 
-def _shorten(value):
+def _shorten(value: Any) -> str:
     if np.ndim(value):
         return "[" + ", ".join(map(_shorten, value)) + "]"
     return f"{value:.3g}" if isinstance(value, Real) else str(value)

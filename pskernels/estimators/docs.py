@@ -7,6 +7,10 @@ each of them says it all.
 import inspect
 import re
 import textwrap
+from collections.abc import Iterator, Sequence
+
+Entry = tuple[str, str]  # head and body
+Known = dict[tuple[str, str], dict[str, Entry]]
 
 SECTIONS = ("Parameters", "Attributes")
 # Of more names, what is different is said of those that it names, or of the last one.
@@ -14,9 +18,9 @@ FEW_NAMES = 3
 REFERENCE = re.compile(r"As for `(\w+)`[,;.:]?\s*(.*)", re.DOTALL)
 
 
-def complete_docstrings(classes):
+def complete_docstrings(classes: Sequence[type]) -> None:
     """Complete the docstrings of classes, those that others refer to first."""
-    known = {}
+    known: Known = {}
     for cls in classes:
         if cls.__doc__ is None:  # python -OO
             return
@@ -43,7 +47,7 @@ def complete_docstrings(classes):
         )
 
 
-def _split_sections(text):
+def _split_sections(text: str) -> dict[str, str]:
     """Split a docstring into {title: text}, the first of no title."""
     parts = re.split(r"\n\n(\w[\w ]*)\n-{3,}\n", text)
     return {"": parts[0].rstrip()} | {
@@ -52,24 +56,24 @@ def _split_sections(text):
     }
 
 
-def _split_entries(section):
+def _split_entries(section: str) -> Iterator[Entry]:
     """Yield (head, body) of the entries of a section."""
     for part in re.split(r"\n(?=\S)", section):
         head, _, body = part.partition("\n")
         yield head, textwrap.dedent(body)
 
 
-def _get_names(head):
+def _get_names(head: str) -> list[str]:
     return [name.strip() for name in head.partition(" : ")[0].split(",")]
 
 
-def _complete(entry, title, known):
+def _complete(entry: Entry, title: str, known: Known) -> Iterator[Entry]:
     """Yield an entry for each name, if the entry refers to those of another class."""
     head, body = entry
     found = REFERENCE.match(body)
     source = known.get((found[1], title)) if found else None
     names = _get_names(head)
-    if source is None or not all(name in source for name in names):
+    if found is None or source is None or not all(name in source for name in names):
         yield entry
         return
     more = " ".join(found[2].split())
@@ -83,6 +87,6 @@ def _complete(entry, title, known):
         yield f"{name} : {type_}" if type_ else name, text
 
 
-def _capitalise(text):
+def _capitalise(text: str) -> str:
     """Make the first letter a capital, unless it is that of code."""
     return text if "=" in text.split()[0] else text[0].upper() + text[1:]

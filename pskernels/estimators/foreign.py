@@ -7,6 +7,7 @@ of categories computes places in memory by is computed anew, from the categories
 
 import re
 import warnings
+from typing import Any
 
 import numpy as np
 import sklearn
@@ -25,7 +26,7 @@ from sklearn.preprocessing import (
 
 from pskernels._validation import levels_to_the_caller
 
-CLASSES = {
+CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
         Pipeline,
@@ -44,7 +45,7 @@ CLASSES = {
 }
 
 # Types that are parameters, such as that of an encoder's numbers.
-TYPES = {
+TYPES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
         object,
@@ -68,9 +69,9 @@ ENCODER_LEARNT = ("categories_", "feature_names_in_", "n_features_in_")
 NAME = re.compile(r"[A-Za-z]\w*_|_[A-Za-z]\w*")
 
 
-def get_state(value):
+def get_state(value: Any) -> dict[str, Any]:
     """Collect what is to be written of an instance."""
-    state = {"sklearn": sklearn.__version__} | vars(value)
+    state: dict[str, Any] = {"sklearn": sklearn.__version__} | vars(value)
     state.pop("_metadata_request", None)
     if not isinstance(value, OneHotEncoder) or not hasattr(value, "categories_"):
         return state
@@ -83,11 +84,11 @@ def get_state(value):
     return {name: item for name, item in state.items() if name in written}
 
 
-def _infrequent(encoder):
+def _infrequent(encoder: Any) -> tuple[Any, Any]:
     return encoder.min_frequency, encoder.max_categories
 
 
-def make(cls, state):
+def make(cls: Any, state: dict[str, Any]) -> Any:
     """Make an instance of its parameters, and of what it has learnt."""
     version = state.pop("sklearn", None)
     if version != sklearn.__version__:
@@ -108,7 +109,7 @@ def make(cls, state):
     return value
 
 
-def _fit_encoder(encoder, state):
+def _fit_encoder(encoder: Any, state: dict[str, Any]) -> Any:
     """Fit an encoder to rows that have all of its categories."""
     if state.keys() - set(ENCODER_LEARNT):
         raise ValueError(f"an encoder must not have learnt {sorted(state)}")

@@ -296,8 +296,8 @@ def _encode(value: Any, arrays: dict[str, AnyArray], name: str) -> Any:
     if isinstance(value, type) and foreign.TYPES.get(value.__name__) is value:
         return {"$": "type", "value": value.__name__}
     if isinstance(value, slice):
-        parts = (value.start, value.stop, value.step)
-        return {"$": "slice", "items": [_encode(part, arrays, name) for part in parts]}
+        ends = (value.start, value.stop, value.step)
+        return {"$": "slice", "items": [_encode(end, arrays, name) for end in ends]}
     if isinstance(value, dict):
         items = [
             [_encode(key, arrays, name), _encode(item, arrays, f"{name}[{key!r}]")]
