@@ -24,8 +24,8 @@ def run_fit(options: Namespace) -> None:
         categories=_split(options.categories), left_out=_split(options.leave_out)
     )
     print(f"{len(frame):,} rows, {frame.shape[1]} columns in {options.file}")
-    rest = frame.drop(columns=options.target, errors="ignore")
-    _print_columns(describe_columns(rest, **names))
+    described = describe_columns(frame, **names)  # the target, too: errors come first
+    _print_columns([one for one in described if one.name != options.target])
     fitted, held = frame, None
     if options.test > 0:
         fitted, held = train_test_split(

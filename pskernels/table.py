@@ -181,6 +181,17 @@ def _describe(column: pd.Series, asked_for: bool) -> Column:
     return Column(column.name, "category", _join(f"{len(different)} kinds", note))
 
 
+def _has_classes(column: pd.Series) -> bool:
+    """Tell whether a target is of classes, or of numbers; else raise an error."""
+    found = _describe(column, asked_for=False)
+    if found.kind not in ("number", "category"):
+        raise ValueError(
+            f"column {column.name!r} cannot be predicted: it is neither of numbers nor "
+            f"of classes ({found.note or found.kind})"
+        )
+    return found.kind == "category"
+
+
 def _join(*notes: str) -> str:
     return ", ".join(note for note in notes if note)
 
@@ -189,11 +200,9 @@ class _Cells:
     """The cells of a column as texts, and what they may be; gaps are anything."""
 
     def __init__(self, column: pd.Series) -> None:
-        self._name = column.name
+        self._name, self._rows = column.name, column.index
         if pd.api.types.is_datetime64_any_dtype(column):
             column = column.dt.strftime("%Y-%m-%d %H:%M:%S")
-        elif pd.api.types.is_bool_dtype(column):
-            column = column.map({True: "yes", False: "no"})
         texts = column.astype(object).where(column.notna(), "").astype(str).str.strip()
         self.texts = texts.reset_index(drop=True)
         self.missing = self.texts.str.lower().isin(MISSING)
@@ -232,9 +241,11 @@ class _Cells:
 
     def raise_first(self, bad: pd.Series, what: str) -> NoReturn:
         """Raise an error that names the first bad cell."""
-        row = int(np.flatnonzero(bad)[0])
+        first = int(np.flatnonzero(bad)[0])
+        row = self._rows[first]  # as it was before rows were chosen
+        row = row + 1 if isinstance(row, (int, np.integer)) else row
         raise ValueError(
-            f"column {self._name!r}, row {row + 1}: {self.texts[row]!r} {what} "
+            f"column {self._name!r}, row {row}: {self.texts[first]!r} {what} "
             f"({int(bad.sum()):,} such rows); mend the file, or take the column for "
             "categories, or leave it out"
         )
@@ -320,7 +331,7 @@ class TableModel:
         if kept.sum() < 10:
             raise ValueError(f"column {target!r} has {kept.sum()} values: too few")
         if classes is None:
-            classes = not targets.is_number.all() and quantiles is None
+            classes = quantiles is None and _has_classes(frame[target])
         if classes and quantiles is not None:
             raise ValueError("there are quantiles of numbers, not of classes")
         y = targets.take("category" if classes else "number")[kept].to_numpy()

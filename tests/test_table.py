@@ -181,6 +181,10 @@ def test_importances_are_those_of_columns():
             "not of classes",
         ),
         (lambda frame: frame[["price", "country"]], [], "no column is left"),
+        (lambda frame: frame, ["--target", "id"], "cannot be predicted.*400 different"),
+        (lambda frame: frame, ["--target", "sold"], "cannot be predicted.*in days"),
+        (lambda frame: frame, ["--target", "country"], "cannot be predicted.*always"),
+        (lambda frame: frame, ["--quantiles", "0.5,1.5"], "1.5"),
         (lambda frame: frame[:5], [], "too few"),
     ],
 )
@@ -197,6 +201,17 @@ def test_errors_are_a_line_that_names_the_place(
     told = capsys.readouterr().err
     assert re.search(message, told)
     assert told.startswith("pskernels fit: ") and told.count("\n") == 1
+
+
+def test_rows_of_errors_are_those_of_the_file(tmp_path, capsys):
+    """Whatever part of the rows is fitted."""
+    frame = make_frame()
+    frame["price"] = frame["price"].astype(object)
+    frame.loc[123, "price"] = "much"
+    frame.to_csv(tmp_path / "houses.csv", index=False)
+    with pytest.raises(SystemExit):
+        run("fit", tmp_path / "houses.csv", "--target", "price", "--quiet")
+    assert "column 'price', row 124: 'much' is not a number" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
