@@ -8,8 +8,6 @@ The same on the right with 1 - τ.  No data tell how long tails are: an exponent
 is longer than that of a normal distribution and shorter than that of Student's t.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
@@ -48,7 +46,7 @@ class QuantileDistribution:
     array([0.625])
     """
 
-    def __init__(self, quantiles: Sequence[float], values: npt.ArrayLike) -> None:
+    def __init__(self, quantiles: npt.ArrayLike, values: npt.ArrayLike) -> None:
         self.quantiles = check_quantiles(quantiles)
         values = check_real_array(values, "values")
         if len(self.quantiles) < 2:

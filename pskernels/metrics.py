@@ -3,7 +3,6 @@
 Targets come first, then predictions, as in scikit-learn.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 def pinball_loss(
     y: npt.ArrayLike,
     predicted: npt.ArrayLike,
-    quantiles: Sequence[float],
+    quantiles: npt.ArrayLike,
     sample_weight: npt.ArrayLike | None = None,
 ) -> float:
     """Average max(τ·r, (τ - 1)·r), r = y - q, over points and levels.

@@ -9,7 +9,6 @@ k functions ("directions"), each of the scalar kernel, mixed to d outputs.  The
 features z(x) ⊗ M^(1/2), an (n·d) × (r·d) matrix, are never formed.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -37,7 +36,7 @@ ROUNDING = 100
 CLIP = 3.0
 
 
-def quantile_matrix(quantiles: Sequence[float], gamma: float = 1.0) -> Array:
+def quantile_matrix(quantiles: npt.ArrayLike, gamma: float = 1.0) -> Array:
     """Compute M of joint quantile regression: exp(-gamma·(τ_i - τ_j)²).
 
     Functions of close levels are pulled towards each other, up to a constant, which

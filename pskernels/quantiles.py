@@ -1,6 +1,5 @@
 """Joint quantile regression: several levels of one target at once."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -73,7 +72,7 @@ def solve_quantiles(
     Z: "FeaturesLike",
     y: npt.ArrayLike,
     *,
-    quantiles: Sequence[float],
+    quantiles: npt.ArrayLike,
     alpha: float,
     noncrossing: str = "penalty",
     gamma: float | None = None,
@@ -171,7 +170,7 @@ def solve_quantiles(
 
 
 def get_coupling(
-    quantiles: Sequence[float], noncrossing: str, gamma: float | None = None
+    quantiles: npt.ArrayLike, noncrossing: str, gamma: float | None = None
 ) -> Array | None:
     """Make the output matrix of levels, or None; see `solve_quantiles`."""
     check_option(noncrossing, "noncrossing", ("penalty", "sort", "none"))
