@@ -150,7 +150,3 @@ def __getattr__(name: str) -> ModuleType:
     if name in _PARTS:
         return importlib.import_module(f"pskernels.{name}")
     raise AttributeError(f"module 'pskernels' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_PARTS])

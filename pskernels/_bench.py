@@ -11,6 +11,7 @@ import numpy.typing as npt
 import scipy.linalg
 
 from pskernels._timing import fastest, peak_bytes
+from pskernels._types import Array
 from pskernels.gram import SketchedGram, sketch_gram
 from pskernels.sketches import (
     Accumulation,
@@ -22,8 +23,6 @@ from pskernels.sketches import (
 )
 
 ERROR_ROWS = 1000
-
-Array = npt.NDArray[np.float64]
 
 
 def make_points(n: int, d: int) -> tuple[Array, npt.NDArray[np.intp]]:
@@ -78,7 +77,7 @@ def relative_errors(
     for start in range(0, len(X), ERROR_ROWS):
         rows = slice(start, start + ERROR_ROWS)
         K = rbf_kernel(X[rows], X, gamma)
-        square += np.sum(K**2)
+        square += float(np.sum(K**2))
         for i, Z in enumerate(Zs):
             squares[i] += np.sum((K - Z[:, rows].T @ Z) ** 2)
     return np.sqrt(squares / square)

@@ -17,15 +17,28 @@ def run_fit(options: Namespace) -> None:
     """Fit a model to a file, and write it."""
     from sklearn.model_selection import train_test_split
 
-    from pskernels.table import TableModel, describe_columns, read_table
+    from pskernels.table import (
+        TableModel,
+        describe_columns,
+        find_task,
+        read_table,
+        take_targets,
+    )
 
     frame = read_table(options.file)
-    names = dict(
-        categories=_split(options.categories), left_out=_split(options.leave_out)
-    )
+    quantiles = _parse_levels(options.quantiles)
+    task = find_task(frame, options.target, quantiles, options.classes or None)
     print(f"{len(frame):,} rows, {frame.shape[1]} columns in {options.file}")
-    described = describe_columns(frame, **names)  # the target, too: errors come first
-    _print_columns([one for one in described if one.name != options.target])
+    known, _ = take_targets(frame[options.target], task)
+    if not known.all():
+        print(f"{(~known).sum():,} rows without {options.target} are left out")
+        frame = frame[known]
+    columns = describe_columns(
+        frame.drop(columns=options.target),
+        categories=_split(options.categories, options.target),
+        left_out=_split(options.leave_out, options.target),
+    )
+    _print_columns(columns)
     fitted, held = frame, None
     if options.test > 0:
         fitted, held = train_test_split(
@@ -39,12 +52,12 @@ def run_fit(options: Namespace) -> None:
     model = TableModel.fit(
         fitted,
         options.target,
-        quantiles=_parse_levels(options.quantiles),
-        classes=options.classes or None,
+        quantiles=quantiles,
+        classes=task == "classes",
+        columns=columns,
         budget=options.budget,
         random_state=options.seed,
         verbose=0 if options.quiet else 1,
-        **names,
     )
     if held is not None:
         model = model.with_scores(model.score(held))
@@ -78,13 +91,21 @@ def run_predict(options: Namespace) -> None:
     found = model.predict(frame)
     for name, count in model.count_unknown(frame).items():
         _tell(f"column {name!r}: {count:,} rows of kinds that the fit did not have")
-    if model.target in frame.columns:
-        scores = model.score(frame)
-        listed = ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
-        _tell(f"{model.target} is known: {listed}")
     found.to_csv(options.out or sys.stdout, index=False)
     if options.out:
         _tell(f"{options.out}: {len(found):,} rows")
+    if model.target in frame.columns:
+        _tell(_describe_scores(model, frame))
+
+
+def _describe_scores(model: "TableModel", frame: Any) -> str:
+    """Say how good predictions are, where the target is known."""
+    try:
+        scores = model.score(frame)
+    except ValueError as error:  # predictions are there all the same
+        return f"no scores: {error}"
+    listed = ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
+    return f"{model.target} is known: {listed}"
 
 
 def _tell(text: str) -> None:
@@ -92,8 +113,10 @@ def _tell(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def _split(names: str | None) -> list[str]:
-    return [name.strip() for name in names.split(",")] if names else []
+def _split(names: str | None, target: str) -> list[str]:
+    """Split names of columns, of which the target is none."""
+    found = [name.strip() for name in names.split(",")] if names else []
+    return [name for name in found if name != target]
 
 
 def _parse_levels(text: str | None) -> list[float] | None:
@@ -108,7 +131,7 @@ def _parse_levels(text: str | None) -> list[float] | None:
 
 
 def _print_columns(columns: list["Column"]) -> None:
-    width = max(len("column"), *(len(one.name) for one in columns)) + 2
+    width = max([len("column"), *(len(one.name) for one in columns)]) + 2
     print(f"\n  {'column':<{width}}{'taken for':<11}note")
     for one in columns:
         print(f"  {one.name:<{width}}{one.kind or '-':<11}{one.note}".rstrip())
@@ -124,10 +147,12 @@ def draw(model: "TableModel", frame: Any, path: str) -> None:
     """Draw predictions of a table, and what they depend on, to a file."""
     from matplotlib.figure import Figure
 
+    from pskernels.table import take_targets
+
     figure = Figure(figsize=(9, 4), layout="constrained", dpi=120)
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
-    known = frame[model.has_target(frame)]
-    found, y = model.predict(known), model.get_targets(known)
+    kept, y = take_targets(frame[model.target], model.task)
+    found = model.predict(frame[kept])
     if model.task == "classes":
         _draw_classes(left, model, found, y)
     else:

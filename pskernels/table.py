@@ -27,6 +27,7 @@ from sklearn.metrics import log_loss, mean_absolute_error, r2_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from pskernels._validation import check_quantiles
 from pskernels.estimators import (
     AutoKernelClassifier,
     AutoKernelRegressor,
@@ -42,11 +43,14 @@ MISSING = ("", "na", "n/a", "nan", "null", "none", "?", "-")
 MOST_CATEGORIES, FEW_TEXTS = 50, 10
 # Categories that are asked for may be as many as that.
 MOST_ASKED_FOR = 1000
+# Rows with a target, at least.
+LEAST_ROWS = 10
 # The share of a column's texts that are numbers, from which the others are mistakes.
 MOSTLY = 0.5
 # What stands for a category that is not there.
 NO_CATEGORY = "(missing)"
-DATE = r"\d{4}-\d{2}-\d{2}([T ].*)?|\d{1,2}/\d{1,2}/\d{4}"
+# Days and months in another order cannot be told apart.
+DATE = r"\d{4}-\d{2}-\d{2}([T ].*)?"
 KINDS = ("number", "date", "category")
 Columns = tuple[tuple[str, str], ...]  # names and kinds
 TASKS = ("regression", "quantiles", "classes")
@@ -68,13 +72,13 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
     """
     path = Path(path)
     if path.suffix.lower() in (".parquet", ".pq"):
-        return pd.read_parquet(path)
+        return pd.read_parquet(path).reset_index(drop=True)
     with open(path, newline="", encoding="utf-8-sig") as file:
         first = file.readline()
     if not first.strip():
         raise ValueError(f"{path} is empty: its first line must name the columns")
     separator = max(",;\t", key=first.count)
-    names = next(csv.reader([first], delimiter=separator))
+    names = [one.strip() for one in next(csv.reader([first], delimiter=separator))]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
         raise ValueError(f"{path} has two columns {sorted(twice)[0]!r}: rename one")
@@ -84,8 +88,11 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
             return pd.read_csv(
                 path,
                 sep=separator,
+                header=0,
+                names=names,
                 dtype=str,
                 keep_default_na=False,
+                skip_blank_lines=False,
                 encoding="utf-8-sig",
                 index_col=False,
             )
@@ -140,6 +147,9 @@ def describe_columns(
     """
     for name in (*categories, *left_out):
         _check_name(name, frame)
+    for name in frame.columns:
+        if not isinstance(name, str):
+            raise ValueError(f"names of columns must be texts, got {name!r}")
     found = []
     for name in frame.columns:
         if name in left_out:
@@ -181,15 +191,56 @@ def _describe(column: pd.Series, asked_for: bool) -> Column:
     return Column(column.name, "category", _join(f"{len(different)} kinds", note))
 
 
-def _has_classes(column: pd.Series) -> bool:
-    """Tell whether a target is of classes, or of numbers; else raise an error."""
-    found = _describe(column, asked_for=False)
-    if found.kind not in ("number", "category"):
-        raise ValueError(
-            f"column {column.name!r} cannot be predicted: it is neither of numbers nor "
-            f"of classes ({found.note or found.kind})"
-        )
-    return found.kind == "category"
+def find_task(
+    frame: pd.DataFrame,
+    target: str,
+    quantiles: Sequence[float] | None = None,
+    classes: bool | None = None,
+) -> str:
+    """Find what a column can be predicted by, or raise an error that says why not.
+
+    Parameters
+    ----------
+    frame, target, quantiles, classes
+        As for `TableModel.fit`.
+
+    Returns
+    -------
+    {"regression", "quantiles", "classes"}
+    """
+    _check_name(target, frame)
+    if classes and quantiles is not None:
+        raise ValueError("there are quantiles of numbers, not of classes")
+    if quantiles is not None:
+        check_quantiles(quantiles)
+        _Cells(frame[target]).take("number")
+        return "quantiles"
+    if classes:
+        return "classes"
+    found = _describe(frame[target], asked_for=False)
+    if found.kind == "number":
+        return "regression"
+    if found.kind == "category" and classes is None:
+        return "classes"
+    raise ValueError(
+        f"column {target!r} cannot be predicted: it is neither of numbers nor of "
+        f"classes ({found.note or found.kind})"
+    )
+
+
+def take_targets(
+    column: pd.Series, task: str
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[Any]]:
+    """Tell which rows have a target, and take these.
+
+    Of classes all but empty cells: "none" may well be one.
+    """
+    cells = _Cells(column)
+    if task == "classes":
+        known = (cells.texts != "").to_numpy()
+        return known, cells.texts[known].astype(object).to_numpy()
+    known = ~cells.missing.to_numpy()
+    return known, cells.take("number")[known].to_numpy()
 
 
 def _join(*notes: str) -> str:
@@ -203,6 +254,8 @@ class _Cells:
         self._name, self._rows = column.name, column.index
         if pd.api.types.is_datetime64_any_dtype(column):
             column = column.dt.strftime("%Y-%m-%d %H:%M:%S")
+        elif pd.api.types.is_float_dtype(column) and (column.dropna() % 1 == 0).all():
+            column = column.astype("Int64")  # as they are where none is missing
         texts = column.astype(object).where(column.notna(), "").astype(str).str.strip()
         self.texts = texts.reset_index(drop=True)
         self.missing = self.texts.str.lower().isin(MISSING)
@@ -298,8 +351,7 @@ class TableModel:
         *,
         quantiles: Sequence[float] | None = None,
         classes: bool | None = None,
-        categories: Sequence[str] = (),
-        left_out: Sequence[str] = (),
+        columns: Sequence[Column] | None = None,
         budget: str | float = "30 s",
         random_state: int = 0,
         verbose: int = 0,
@@ -312,11 +364,13 @@ class TableModel:
         target : str
             The column to predict.  Rows where it is missing are left out.
         quantiles : sequence of float, optional
-            Levels; without them the mean is predicted, or classes.
+            Levels; without them the mean is predicted, or classes.  Two or more are
+            calibrated, by a quarter of the rows.
         classes : bool, optional
             None means classes if the target is text.
-        categories, left_out : sequences of str
-            As for `describe_columns`.
+        columns : sequence of Column, optional
+            What `describe_columns` says of the others, or what you would rather have;
+            None means what it says of these rows.
         budget : str or float
             Time for the fit.
         random_state, verbose : int
@@ -325,36 +379,30 @@ class TableModel:
         -------
         TableModel
         """
-        _check_name(target, frame)
-        targets = _Cells(frame[target])
-        kept = ~targets.missing.to_numpy()
-        if kept.sum() < 10:
-            raise ValueError(f"column {target!r} has {kept.sum()} values: too few")
-        if classes is None:
-            classes = quantiles is None and _has_classes(frame[target])
-        if classes and quantiles is not None:
-            raise ValueError("there are quantiles of numbers, not of classes")
-        y = targets.take("category" if classes else "number")[kept].to_numpy()
-        rest = frame.drop(columns=target)
-        described = describe_columns(rest, categories=categories, left_out=left_out)
-        columns = tuple((one.name, one.kind) for one in described if one.kind)
-        if not columns:
+        task = find_task(frame, target, quantiles, classes)
+        kept, y = take_targets(frame[target], task)
+        if len(y) < LEAST_ROWS:
+            raise ValueError(f"column {target!r} has {len(y)} values: too few")
+        if columns is None:
+            columns = describe_columns(frame.drop(columns=target))
+        taken = tuple((one.name, one.kind) for one in columns if one.kind)
+        if not taken:
             raise ValueError("no column is left to predict from")
         options: dict[str, Any] = dict(
             budget=budget, random_state=random_state, verbose=verbose
         )
-        task: str = "regression"
         machine: Any = AutoKernelRegressor(**options)
         if quantiles is not None:
-            task = "quantiles"
+            levels = list(quantiles)
+            calibration = "split" if len(levels) > 1 else None
             machine = AutoQuantileRegressor(
-                quantiles=list(quantiles), calibration="split", **options
+                quantiles=levels, calibration=calibration, **options
             )
-        elif classes:
-            task, machine = "classes", AutoKernelClassifier(**options)
-        pipeline = make_pipeline(_make_encoder(columns), machine)
-        pipeline.fit(_prepare(rest, columns)[kept], y)
-        return cls(pipeline, columns, target, task)
+        elif task == "classes":
+            machine = AutoKernelClassifier(**options)
+        pipeline = make_pipeline(_make_encoder(taken), machine)
+        pipeline.fit(_prepare(frame, taken)[kept], y)
+        return cls(pipeline, taken, target, task)
 
     def predict(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Predict a row for each row of a table.
@@ -374,10 +422,11 @@ class TableModel:
         if self.task == "regression":
             return pd.DataFrame({self.target: self.pipeline.predict(X)})
         if self.task == "quantiles":
-            law = machine.predict_distribution(self.pipeline[:-1].transform(X))
-            levels = law.quantile(machine.quantiles_)
             names = [f"{self.target}_{level:g}" for level in machine.quantiles_]
-            return pd.DataFrame(levels, columns=names)
+            if len(names) == 1:
+                return pd.DataFrame(self.pipeline.predict(X), columns=names)
+            law = machine.predict_distribution(self.pipeline[:-1].transform(X))
+            return pd.DataFrame(law.quantile(machine.quantiles_), columns=names)
         shares = self.pipeline.predict_proba(X)
         names = [f"P({self.target}={label})" for label in machine.classes_]
         found = pd.DataFrame(shares, columns=names)
@@ -414,8 +463,11 @@ class TableModel:
             classes "accuracy" and "log-loss"; "of a constant" is what predicting the
             same for all of these rows would have.
         """
-        known = frame[self.has_target(frame)]
-        y, found = self.get_targets(known), self.predict(known)
+        _check_name(self.target, frame)
+        kept, y = take_targets(frame[self.target], self.task)
+        if len(y) == 0:
+            raise ValueError(f"no row has a {self.target!r} to compare with")
+        found = self.predict(frame[kept])
         if self.task == "regression":
             predicted = found[self.target].to_numpy()
             return {
@@ -438,24 +490,15 @@ class TableModel:
         labels = list(self.pipeline[-1].classes_)
         known = np.isin(y, labels)
         shares = found.iloc[:, 1:].to_numpy()[known]
+        accuracy = float(np.mean(found[self.target].to_numpy() == y))
+        if not known.any():
+            return {"accuracy": accuracy}
         counts = pd.Series(y[known]).value_counts(normalize=True)
         return {
-            "accuracy": float(np.mean(found[self.target].to_numpy() == y)),
+            "accuracy": accuracy,
             "log-loss": float(log_loss(y[known], shares, labels=labels)),
             "of a constant": float(-(counts * np.log(counts)).sum()),
         }
-
-    def has_target(self, frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
-        """Tell which rows have a target, (n,)."""
-        _check_name(self.target, frame)
-        known: npt.NDArray[np.bool_] = ~_Cells(frame[self.target]).missing.to_numpy()
-        return known
-
-    def get_targets(self, frame: pd.DataFrame) -> npt.NDArray[Any]:
-        """Take the targets of rows that have one, (n,)."""
-        kind = "category" if self.task == "classes" else "number"
-        targets: npt.NDArray[Any] = _Cells(frame[self.target]).take(kind).to_numpy()
-        return targets
 
     def get_importances(self) -> pd.Series:
         """Sum the importances of features by column: a Series that adds up to 1."""

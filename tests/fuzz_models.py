@@ -50,6 +50,7 @@ def make_models():
     """Fitted estimators, one of each kind, with points to try them on."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(40, 3)), rng.normal(size=40)
+    kinds = np.column_stack([X[:, :2], rng.integers(0, 4, size=40)])
     sparse = sp.csr_array(np.where(rng.random(X.shape) < 0.5, X, 0.0))
     K = np.exp(-((X[:, None] - X) ** 2).sum(axis=2))
     labels = np.array(["a", "b", "c"], dtype=object)[np.arange(40) % 3]
@@ -64,22 +65,19 @@ def make_models():
         (SketchedKernelClassifier(loss="logistic", **SMALL).fit(X, labels), X),
         (SketchedKernelRegressorCV(**grid, **SMALL).fit(X, y), X),
         (SketchedKernelRegressor(**SQUARES, **SMALL).fit(X, y), X),
-        (
-            make_pipeline(_encode_columns(), SketchedKernelRegressor(**SMALL)).fit(
-                X, y
-            ),
-            X,
-        ),
+        (_make_pipeline().fit(kinds, y), kinds),
         (SketchedKernelRegressor(alpha=0.1), X),
     ]
 
 
-def _encode_columns():
+def _make_pipeline():
     """Scale two columns, and take the integers of the third for categories."""
     categories = make_pipeline(
-        FunctionTransformer(), OneHotEncoder(handle_unknown="ignore")
+        FunctionTransformer(),
+        OneHotEncoder(handle_unknown="ignore", sparse_output=False),
     )
-    return make_column_transformer((StandardScaler(), [0, 1]), (categories, [2]))
+    encode = make_column_transformer((StandardScaler(), [0, 1]), (categories, [2]))
+    return make_pipeline(encode, SketchedKernelRegressor(**SMALL))
 
 
 def save_bytes(model):

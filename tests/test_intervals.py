@@ -490,3 +490,26 @@ def test_searches_forget_the_calibration_of_a_fit_before():
     assert hasattr(search, "calibration_")
     search.set_params(calibration=None).fit(X, y)
     assert not hasattr(search, "calibration_")
+
+
+@pytest.mark.parametrize("calibration", ["cv+", "jackknife+"])
+def test_what_the_caller_changes_later_changes_nothing(calibration, rng):
+    X, y = draw(100, seed=30)
+    weight, groups = rng.uniform(1, 2, size=100), np.repeat([0, 1], 50)
+    model = SketchedKernelRegressor(
+        loss="squared", calibration=calibration, random_state=0
+    ).fit(X, y, weight, groups=groups)
+    before = model.predict_interval(X, groups=np.repeat([0, 1], 50))
+    weight[:], groups[:] = 0, 5
+    after = model.predict_interval(X, groups=np.repeat([0, 1], 50))
+    np.testing.assert_array_equal(after, before)
+
+
+def test_points_without_weight_do_not_count(rng):
+    X, y = draw(50, seed=31)
+    K = np.exp(-((X[:, None] - X) ** 2).sum(axis=2))
+    model = SketchedKernelRegressor(
+        kernel="precomputed", loss="squared", calibration="cv+", random_state=0
+    )
+    with pytest.raises(ValueError, match="10 points or more, of some weight, got 1$"):
+        model.fit(K, y, np.eye(50)[0])

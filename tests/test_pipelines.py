@@ -201,3 +201,65 @@ def test_another_release_of_scikit_learn_is_named(tmp_path, rng):
     change_header(tmp_path / "model.npz", change)
     with pytest.warns(UserWarning, match="made by scikit-learn 0.1"):
         load(tmp_path / "model.npz")
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        np.array([3.0, 1.0, 2.0]),
+        np.array([1.0, 1.0, 2.0]),
+        np.array([np.nan, 1.0, 2.0]),
+        np.array([2, 1, "a"], dtype=object),
+        np.array([3.0, 1.0, 2.0], dtype=object),
+        np.array(["c", "a", "b"]),
+    ],
+)
+def test_categories_out_of_order_are_refused(known, tmp_path, rng):
+    """scikit-learn would look for them by halving, and write beside its arrays."""
+    X = rng.integers(1, 4, size=(60, 1)).astype(float)
+    encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    machine = SketchedKernelRegressor(random_state=0)
+    pipeline = make_pipeline(encoder, machine).fit(X, X[:, 0])
+    pipeline[0].categories_ = [known]
+    save(pipeline, tmp_path / "model.npz")
+    with pytest.raises(ValueError, match="in order|damaged"):
+        load(tmp_path / "model.npz")
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.array([3, 1, 2, 2]),
+        np.array([0.5, np.nan, -1.0, 0.5]),
+        np.array([True, False, True, True]),
+        np.array(["b", "a", "b", None], dtype=object),
+        np.array(["b", "a", "b", "c"]),
+    ],
+    ids=["int", "gap", "bool", "none", "text"],
+)
+def test_categories_of_all_kinds(column, tmp_path):
+    X = np.repeat(column, 5)[:, None]
+    y = np.arange(len(X), dtype=float)
+    machine = SketchedKernelRegressor(random_state=0)
+    encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    pipeline = make_pipeline(encoder, machine).fit(X, y)
+    save(pipeline, tmp_path / "model.npz")
+    np.testing.assert_array_equal(
+        load(tmp_path / "model.npz").predict(X), pipeline.predict(X)
+    )
+
+
+def test_files_set_neither_folders_nor_processes(frame, tmp_path, rng):
+    pipeline = make_table_pipeline(SketchedKernelRegressor(random_state=0))
+    pipeline.fit(frame, rng.normal(size=len(frame)))
+    pipeline.memory, pipeline[0].n_jobs = "somewhere", 20_000
+    save(pipeline, tmp_path / "model.npz")
+    loaded = load(tmp_path / "model.npz")
+    assert loaded.memory is None and loaded[0].n_jobs is None
+
+
+def test_the_kind_of_output_is_kept(frame, tmp_path):
+    encoder = OneHotEncoder(sparse_output=False).set_output(transform="pandas")
+    save(make_pipeline(encoder).fit(frame[["town"]]), tmp_path / "encoder.npz")
+    found = load(tmp_path / "encoder.npz").transform(frame[["town"]])
+    assert found.columns.tolist() == ["town_Aix", "town_Brest", "town_Cahors"]

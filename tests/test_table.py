@@ -89,7 +89,7 @@ def test_fit_and_predict(houses, tmp_path, capsys):
     run("fit", houses, "--target", "price", "--budget", BUDGET, "--out", model,
         "--plot", plot, "--leave-out", "cheap", "--quiet")  # fmt: skip
     printed = capsys.readouterr().out
-    assert re.search(r"town +category +3 kinds, 1 of 400 missing", printed)
+    assert re.search(r"town +category +3 kinds, 1 of 399 missing", printed)
     assert float(re.search(r"R² +(\S+)", printed)[1]) > 0.95
     assert re.search(r"what matters: .*income \d+%", printed)
     assert "certified" in printed
@@ -153,7 +153,7 @@ def test_importances_are_those_of_columns():
     frame = make_frame()
     frame.loc[:40, "income"] = np.nan
     model = TableModel.fit(
-        frame, "price", left_out=["cheap", "id"], budget=BUDGET, random_state=0
+        frame.drop(columns=["cheap", "id"]), "price", budget=BUDGET, random_state=0
     )
     shares = model.get_importances()
     assert set(shares.index) == {"income", "rooms", "town", "sold"}
@@ -232,7 +232,7 @@ def test_files_that_are_no_tables(text, message, tmp_path, capsys):
 
 def test_predict_names_what_is_missing(houses, tmp_path, capsys):
     model = TableModel.fit(
-        read_table(houses), "price", left_out=["cheap", "id"], budget=BUDGET
+        read_table(houses).drop(columns=["cheap", "id"]), "price", budget=BUDGET
     )
     model.save(tmp_path / "model.npz")
     make_frame().drop(columns="town").to_csv(tmp_path / "new.csv", index=False)
@@ -242,3 +242,68 @@ def test_predict_names_what_is_missing(houses, tmp_path, capsys):
     with pytest.raises(SystemExit):
         run("predict", tmp_path / "nothing.npz", tmp_path / "new.csv")
     assert "No such file" in capsys.readouterr().err
+
+
+def test_a_target_that_is_not_known_yet(houses, tmp_path, capsys):
+    frame = read_table(houses).drop(columns=["cheap", "id"])
+    model = TableModel.fit(frame, "price", budget=BUDGET)
+    model.save(tmp_path / "model.npz")
+    for blank in ("", "TBD"):
+        frame.assign(price=blank).to_csv(tmp_path / "new.csv", index=False)
+        run("predict", tmp_path / "model.npz", tmp_path / "new.csv")
+        printed = capsys.readouterr()
+        assert len(printed.out.splitlines()) == len(frame) + 1
+        assert "no scores" in printed.err
+
+
+def test_one_level(houses, tmp_path):
+    model = tmp_path / "model.npz"
+    run("fit", houses, "--target", "price", "--quantiles", "0.9", "--budget", BUDGET,
+        "--leave-out", "cheap,id", "--quiet", "--out", model)  # fmt: skip
+    found = load(model).predict(make_frame(seed=3))
+    assert found.columns.tolist() == ["price_0.9"]
+    below = (make_frame(seed=3)["price"] <= found["price_0.9"]).mean()
+    assert 0.7 < below < 1
+
+
+def test_columns_are_the_same_for_fit_and_scores(tmp_path, capsys):
+    """A kind that only held-out rows have is one of those that were told."""
+    frame = make_frame().drop(columns=["cheap", "id"])
+    frame["rooms"] = frame["rooms"].astype(object)
+    frame.loc[7, "rooms"] = "many"
+    frame.to_csv(tmp_path / "houses.csv", index=False)
+    for seed in range(2):
+        run("fit", tmp_path / "houses.csv", "--target", "price", "--budget", BUDGET,
+            "--out", tmp_path / "model.npz", "--quiet", "--seed", seed,
+            "--test", 0.5)  # fmt: skip
+        assert re.search(r"rooms +category +6 kinds", capsys.readouterr().out)
+
+
+def test_classes_of_any_name(tmp_path, capsys):
+    """Of which one is "none", and most are numbers."""
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=300)
+    labels = np.array(["none", "0", "1", "12", "A"])[np.digitize(a, [-1, 0, 0.5, 1])]
+    pd.DataFrame({"a": a, "code": labels}).to_csv(tmp_path / "t.csv", index=False)
+    run("fit", tmp_path / "t.csv", "--target", "code", "--classes", "--budget", BUDGET,
+        "--out", tmp_path / "model.npz", "--quiet")  # fmt: skip
+    assert "left out" not in capsys.readouterr().out
+    assert set(load(tmp_path / "model.npz").pipeline[-1].classes_) == set(labels)
+
+
+def test_whole_numbers_are_the_same_kind_with_gaps_and_without():
+    frame = make_frame().drop(columns=["cheap", "id"])
+    gaps = frame.assign(rooms=frame["rooms"].where(frame.index != 3))
+    columns = describe_columns(gaps.drop(columns="price"), categories=["rooms"])
+    model = TableModel.fit(gaps, "price", columns=columns, budget=BUDGET)
+    assert model.count_unknown(frame) == {}
+
+
+def test_names_and_days_of_other_kinds(tmp_path):
+    with pytest.raises(ValueError, match="must be texts, got 0"):
+        describe_columns(pd.DataFrame(np.zeros((20, 2))))
+    days = pd.DataFrame({"day": [f"{k % 28 + 1:02d}/02/2020" for k in range(60)]})
+    assert describe_columns(days)[0].kind == "category"  # in which order is unknown
+    (tmp_path / "t.csv").write_text("a, b\n1,2\n\n3,4\n")
+    assert read_table(tmp_path / "t.csv").columns.tolist() == ["a", "b"]
+    assert len(read_table(tmp_path / "t.csv")) == 3

@@ -263,7 +263,7 @@ class SplitsForIntervals(_Estimator):
         check_option(self.calibration, "calibration", ("split",))
         if self._is_precomputed():
             raise ValueError("a search cannot calibrate with a precomputed kernel")
-        self._check_calibrated("split", y)
+        self._check_calibrated("split", y, weight)
         groups = check_groups(groups, len(y))
         self._fit_and_calibrate(*keep_weighted(X, y, weight, groups), fit)
 
@@ -324,7 +324,7 @@ class CalibratesIntervals(_Estimator):
             groups = check_groups(groups, len(y))
             if not self._is_precomputed():
                 X, y, weight, groups = keep_weighted(X, y, weight, groups)
-            self._check_calibrated(method, y)
+            self._check_calibrated(method, y, weight)
             self._warn_if_unscaled(X)
             if method == "split":
                 self._fit_and_calibrate(X, y, weight, groups, self._fit_part)
@@ -332,12 +332,16 @@ class CalibratesIntervals(_Estimator):
             fit = self._fit_by_folds if method == "cv+" else self._fit_by_points
             folds, predicted, models = fit(X, y, weight)
             y = self._encode(y).astype(np.float64)
+            # copies: what is the caller's may change
+            weight, groups = (
+                None if one is None else one.copy() for one in (weight, groups)
+            )
             self.calibration_ = Calibration(
                 method, y, predicted, folds, models, weight, groups
             )
         return self
 
-    def _check_calibrated(self, method: str, y: Any) -> None:
+    def _check_calibrated(self, method: str, y: Any, weight: Any) -> None:
         """Check that there are intervals of such a kind."""
         if y.ndim > 1 and y.shape[1] > 1:
             raise ValueError(
@@ -354,9 +358,11 @@ class CalibratesIntervals(_Estimator):
                 "calibration='split' cannot take a precomputed kernel apart; choose "
                 "'cv+'"
             )
-        if len(y) < 2 * FOLDS:
+        n = len(y) if weight is None else np.count_nonzero(weight)
+        if n < 2 * FOLDS:
             raise ValueError(
-                f"a calibration needs {2 * FOLDS} points or more, got {len(y)}"
+                f"a calibration needs {2 * FOLDS} points or more, of some weight, got "
+                f"{n}"
             )
 
     def _fit_part(self, X: Any, y: Any, weight: Array | None, groups: Any) -> None:
@@ -642,7 +648,7 @@ class CalibratesIntervals(_Estimator):
         scores = np.abs(y - predicted)
         found = np.empty((len(columns), 2))
         limit = check_memory_limit(self.memory_limit)
-        step = max(1, limit // (4 * 8 * len(y)))
+        step = max(1, limit // (4 * 8 * max(1, len(y))))
         for start in range(0, len(columns), step):
             rows = slice(start, start + step)
             ends = model.ends(columns[rows], folds)

@@ -7,6 +7,7 @@ of categories computes places in memory by is computed anew, from the categories
 
 import re
 import warnings
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,12 @@ TYPES: dict[str, type] = {
 }
 
 # Of an encoder: all else is computed from it.
-ENCODER_LEARNT = ("categories_", "feature_names_in_", "n_features_in_")
+ENCODER_LEARNT = (
+    "categories_",
+    "feature_names_in_",
+    "n_features_in_",
+    "_sklearn_output_config",
+)
 NAME = re.compile(r"[A-Za-z]\w*_|_[A-Za-z]\w*")
 
 
@@ -98,6 +104,8 @@ def make(cls: Any, state: dict[str, Any]) -> Any:
             UserWarning,
             stacklevel=levels_to_the_caller(),
         )
+    for name in state.keys() & {"memory", "n_jobs"}:
+        state[name] = None  # a folder of pickles, and as many processes as a file says
     params = state.keys() & set(cls._get_param_names())
     value = cls(**{name: state.pop(name) for name in params})
     for name in state:
@@ -110,21 +118,31 @@ def make(cls: Any, state: dict[str, Any]) -> Any:
 
 
 def _fit_encoder(encoder: Any, state: dict[str, Any]) -> Any:
-    """Fit an encoder to rows that have all of its categories."""
+    """Fit an encoder whose categories are given to a row of them."""
     if state.keys() - set(ENCODER_LEARNT):
         raise ValueError(f"an encoder must not have learnt {sorted(state)}")
     categories = state["categories_"]
-    n_rows = max(map(len, categories))
-    rows = np.empty((n_rows, len(categories)), dtype=object)
-    for column, known in zip(rows.T, categories, strict=True):
-        column[:] = np.resize(known, n_rows)
+    if not all(_is_ordered(known) for known in categories):
+        raise ValueError("categories of an encoder must be in order")
     kept, encoder.categories = encoder.categories, list(categories)
-    encoder.fit(rows)
+    encoder.fit(np.array([[known[0] for known in categories]], dtype=object))
     encoder.categories = kept
-    if [len(one) for one in encoder.categories_] != [len(one) for one in categories]:
-        raise ValueError("categories of an encoder must be different")
     names = state.get("feature_names_in_")
     if names is not None and np.shape(names) != (len(categories),):
         raise ValueError("an encoder must have a name for each column")
     vars(encoder).update(state)
     return encoder
+
+
+def _is_ordered(known: Any) -> bool:
+    """Tell whether scikit-learn finds categories, by halving, where they are.
+
+    Texts among objects are found by a table, in any order; a gap is the last one.
+    """
+    members = list(known)
+    while members and (members[-1] is None or members[-1] != members[-1]):
+        members.pop()
+    texts = [isinstance(one, str) for one in members]
+    if known.dtype == object and all(texts):
+        return True
+    return all(texts) == any(texts) and all(a < b for a, b in pairwise(members))

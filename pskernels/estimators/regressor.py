@@ -271,8 +271,8 @@ random_state, verbose
 
     _symmetric = True
 
-    def _check_calibrated(self, method: str, y: Any) -> None:
-        super()._check_calibrated(method, y)
+    def _check_calibrated(self, method: str, y: Any, weight: Any) -> None:
+        super()._check_calibrated(method, y, weight)
         if method == "jackknife+" and self.output_matrix is not None:
             raise ValueError("calibration='jackknife+' takes no output_matrix")
         kinds = ("absolute", "studentised")

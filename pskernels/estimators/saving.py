@@ -197,7 +197,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     data = Path(path).read_bytes()
     try:
         return _read_model(data)
-    except MemoryError:  # the file may be right: sizes in it are checked beforehand
+    # the file may be right: sizes in it are checked beforehand, tables need pandas
+    except (MemoryError, ImportError):
         raise
     except Exception as error:  # whatever a damaged file provokes
         reason = (str(error) or type(error).__name__)[:MAX_REASON]
