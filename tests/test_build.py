@@ -112,7 +112,9 @@ def test_bench_prints_a_row_for_each_sketch(capsys):
         assert name in printed
 
 
-@pytest.mark.parametrize("installed", [False, True])
+@pytest.mark.parametrize(
+    "installed", [False, pytest.param(True, marks=pytest.mark.long)]
+)
 def test_demo_compares_four_tasks(installed, capsys, tmp_path, monkeypatch):
     """Beside NumPy, and beside scikit-learn where it is installed."""
     monkeypatch.setattr(_demo, "has_sklearn", lambda: installed)

@@ -115,6 +115,7 @@ def test_links_lead_somewhere():
             assert (page.parent / link).exists(), (page.name, link)
 
 
+@pytest.mark.long
 def test_estimators_predict_well(examples, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # it saves a model
     exec(examples[0], {})
@@ -126,6 +127,7 @@ def test_estimators_predict_well(examples, capsys, tmp_path, monkeypatch):
     assert float(re.search(r"right: (\S+)", printed)[1]) > 0.8
 
 
+@pytest.mark.long
 def test_metrics_are_learnt(examples, capsys):
     exec(examples[1], {})
     printed = capsys.readouterr().out

@@ -209,6 +209,7 @@ def test_regressors_learn_metrics(loss, hidden):
 
 
 @few_points
+@pytest.mark.long
 def test_other_machines_learn_metrics(hidden):
     X, y = hidden
     options = dict(metric="learn", n_components=200, random_state=0)
@@ -606,6 +607,7 @@ def test_weights_of_classes_count_once(rng, monkeypatch):
     assert all(np.array_equal(weights, np.sort(expected)) for weights in seen)
 
 
+@pytest.mark.long
 def test_constant_and_several_targets(rng):
     X, y = make_hidden(rng, n=300)
     for targets in (np.full(300, 3.7), np.column_stack([y, -y])):

@@ -124,6 +124,7 @@ def test_the_benchmark_of_peers_measures(method, task):
     assert 0 < found["error"] < 1
 
 
+@pytest.mark.long
 def test_a_method_has_a_process_of_its_own(capsys, tmp_path, monkeypatch):
     kept = {name: peers.METHODS[name] for name in ("linear", "KernelRidge", "KeOps")}
     monkeypatch.setattr(peers, "METHODS", kept)

@@ -176,6 +176,7 @@ def test_classifier_has_the_scores_of_grid_search(scoring, rng):
     )
 
 
+@pytest.mark.long
 def test_classes_of_digits():
     X, y = load_digits(return_X_y=True)
     X, y = X[:100], y[:100]

@@ -1,4 +1,7 @@
-"""Pages of the site run from top to bottom, and examples make their pictures."""
+"""Pages of the site run from top to bottom, and examples make their pictures.
+
+Whether they run is seen when the site is built, too, by .ci/run; what they print is
+compared by `bash .ci/long marked`."""
 
 import ast
 import re
@@ -25,8 +28,6 @@ MAX_LINES = 40
 # How far a printed number may be from that of the page: other machines round otherwise.
 ABSOLUTE, RELATIVE = 0.03, 0.1
 
-# It measures, for half a minute.
-LONG_PAGES = {"choosing.md"}
 # What these print is looked at by test_docs.py.
 OTHERS = {DOCS / "estimators.md", DOCS / "functions.md"}
 
@@ -37,13 +38,11 @@ def read_blocks(page):
 
 
 def list_pages():
-    """List the pages with code to run, those that take long marked."""
+    """List the pages with code to run."""
     pages = []
     for page in sorted({*DOCS.rglob("*.md")} - OTHERS):
         if any(kind == "python" for kind, _ in read_blocks(page)):
-            marks = [pytest.mark.long] if page.name in LONG_PAGES else []
-            name = str(page.relative_to(DOCS))
-            pages.append(pytest.param(page, marks=marks, id=name))
+            pages.append(pytest.param(page, id=str(page.relative_to(DOCS))))
     return pages
 
 
@@ -68,6 +67,7 @@ def is_printed(expected, printed):
 # Dask leaves sockets to the garbage collector, pages their memory maps
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("page", list_pages())
+@pytest.mark.long
 def test_pages_run(page, in_folder, capsys):
     for module in ("pandas", "pyarrow", "distributed"):
         pytest.importorskip(module)
@@ -97,6 +97,7 @@ def test_printed_numbers_are_compared():
     [path for path in sorted(EXAMPLES.glob("*.py")) if path.name not in PROGRAMS],
     ids=lambda path: path.stem,
 )
+@pytest.mark.long
 def test_examples_make_their_picture(script, in_folder, monkeypatch):
     assert len(script.read_text().splitlines()) <= MAX_LINES
     assert ast.get_docstring(ast.parse(script.read_text()))
