@@ -63,9 +63,7 @@ def run_fit(options: Namespace) -> None:
         model = model.with_scores(model.score(held))
         print(f"\non {len(held):,} rows that the fit has not seen")
         _print_scores(model.scores)
-    shares = model.get_importances()[:SHOWN]
-    listed = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
-    print(f"\nwhat matters: {listed}")
+    print(f"\nwhat matters: {_describe_importances(model)}")
     gap = model.pipeline[-1].dual_gap_
     print(f"certified: the objective is within {gap:.1e} of the least, relatively")
     model.save(options.out)
@@ -74,6 +72,14 @@ def run_fit(options: Namespace) -> None:
         shown = fitted if held is None else held
         draw(model, shown, options.plot)
         print(f"{options.plot}: predictions and what matters")
+
+
+def _describe_importances(model: "TableModel") -> str:
+    """List what matters most, if there was time to learn it."""
+    if not model.has_learnt_metric() and len(model.columns) > 1:
+        return "not learnt in this time; give a larger --budget"
+    shares = model.get_importances()[:SHOWN]
+    return ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
 
 
 def run_predict(options: Namespace) -> None:

@@ -516,6 +516,11 @@ class TableModel:
                 totals[name] += float(share)
         return pd.Series(totals).sort_values(ascending=False)
 
+    def has_learnt_metric(self) -> bool:
+        """Tell whether there was time to weigh features: else all weigh the same."""
+        shares = self.pipeline[-1].feature_importances_
+        return not np.allclose(shares, 1 / len(shares), rtol=0.1)
+
     def with_scores(self, scores: dict[str, float]) -> TableModel:
         """Return the same model, with scores of rows that it has not seen."""
         state = {one.name: getattr(self, one.name) for one in fields(self)}

@@ -91,7 +91,7 @@ def test_fit_and_predict(houses, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert re.search(r"town +category +3 kinds, 1 of 399 missing", printed)
     assert float(re.search(r"R² +(\S+)", printed)[1]) > 0.95
-    assert re.search(r"what matters: .*income \d+%", printed)
+    assert re.search(r"what matters: (.*income \d+%|not learnt in this time)", printed)
     assert "certified" in printed
     assert plot.read_bytes().startswith(b"\x89PNG")
 
@@ -307,3 +307,12 @@ def test_names_and_days_of_other_kinds(tmp_path):
     (tmp_path / "t.csv").write_text("a, b\n1,2\n\n3,4\n")
     assert read_table(tmp_path / "t.csv").columns.tolist() == ["a", "b"]
     assert len(read_table(tmp_path / "t.csv")) == 3
+
+
+def test_what_matters_is_told_only_if_it_was_learnt(tmp_path, capsys):
+    frame = make_frame(1500).drop(columns=["cheap", "id"])
+    frame.to_csv(tmp_path / "houses.csv", index=False)
+    run("fit", tmp_path / "houses.csv", "--target", "price", "--budget", "0.01 s",
+        "--out", tmp_path / "model.npz", "--quiet")  # fmt: skip
+    assert "what matters: not learnt in this time" in capsys.readouterr().out
+    assert not load(tmp_path / "model.npz").has_learnt_metric()
