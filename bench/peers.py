@@ -262,11 +262,14 @@ def skglm_huber(task):
 
 
 class XRFM:
-    def fit(self, X, y):
+    def __init__(self):
         from xrfm import xRFM
 
+        self._make = xRFM
+
+    def fit(self, X, y):
         X, X_held, y, y_held = train_test_split(X, y, test_size=0.15, random_state=0)
-        self._model = xRFM(device="cpu").fit(X, y, X_held, y_held)
+        self._model = self._make(device="cpu").fit(X, y, X_held, y_held)
         return self
 
     def predict(self, X):
@@ -274,8 +277,6 @@ class XRFM:
 
 
 def xrfm(task):
-    import xrfm  # noqa: F401
-
     return XRFM() if task == "regression" else None
 
 

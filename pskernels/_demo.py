@@ -7,6 +7,7 @@ of points in one matrix.
 import time
 import tracemalloc
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,11 +96,7 @@ def measure(fit: Fit, X: Array, y: Array) -> tuple[Method, float, float]:
 
 def has_sklearn() -> bool:
     """Tell whether scikit-learn is installed."""
-    try:
-        import sklearn  # noqa: F401
-    except ImportError:
-        return False
-    return True
+    return find_spec("sklearn") is not None
 
 
 def make_map(n_threads: int | None, **options: Any) -> FeatureMap:

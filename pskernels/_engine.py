@@ -263,6 +263,7 @@ class _Packing:
         if gammas is not None:
             # of the largest one: distances, and with them their errors, only shrink
             most = max(gammas)
+            # only kernels with a gamma come here
             kernel = replace(kernel, gamma=most)  # type: ignore[call-arg]
             self.ratios = np.array(gammas) / most
         self._kernel = kernel

@@ -107,7 +107,7 @@ def threads_for(work: float, grain: int, n_threads: int) -> int:
 _Value = TypeVar("_Value", covariant=True)
 
 
-class cached_property(Generic[_Value]):  # noqa: N801
+class cached_property(Generic[_Value]):  # noqa: N801 - as functools names it
     """functools.cached_property without its lock.
 
     That of Python 3.11 has one lock for all instances and holds it while it computes:

@@ -71,6 +71,7 @@ class Checkpoint:
     def add(self, record: Record) -> None:
         """Append a record, in the place of what may be torn."""
         buffer = io.BytesIO()
+        # its stub takes any array for allow_pickle
         np.savez(buffer, **record)  # type: ignore[arg-type]
         payload = buffer.getvalue()
         with open(self.path, "r+b") as file:

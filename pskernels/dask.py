@@ -577,7 +577,7 @@ def _with_client(cls: type[_Class]) -> type[_Class]:
 
 
 @_with_client
-class DaskSketchedKernelRegressor(  # type: ignore[misc]
+class DaskSketchedKernelRegressor(  # type: ignore[misc]  # predict: no out
     _DaskMachine, estimators.SketchedKernelRegressor
 ):
     """`SketchedKernelRegressor` on a Dask cluster, with a parameter more: client."""
@@ -586,7 +586,7 @@ class DaskSketchedKernelRegressor(  # type: ignore[misc]
 
 
 @_with_client
-class DaskSketchedQuantileRegressor(  # type: ignore[misc]
+class DaskSketchedQuantileRegressor(  # type: ignore[misc]  # predict: no out
     _DaskMachine, estimators.SketchedQuantileRegressor
 ):
     """`SketchedQuantileRegressor` on a Dask cluster, with a parameter more: client."""
@@ -595,14 +595,14 @@ class DaskSketchedQuantileRegressor(  # type: ignore[misc]
 
 
 @_with_client
-class DaskSketchedKernelClassifier(  # type: ignore[misc]
+class DaskSketchedKernelClassifier(  # type: ignore[misc]  # predict: no out
     _DaskMachine, estimators.SketchedKernelClassifier
 ):
     """`SketchedKernelClassifier` on a Dask cluster, with a parameter more: client."""
 
     local_class = estimators.SketchedKernelClassifier
 
-    def decision_function(  # type: ignore[override]
+    def decision_function(  # type: ignore[override]  # lazy: no out
         self, X: Any
     ) -> Any:
         """Compute decisions, lazily if X is a Dask array or frame."""
@@ -641,6 +641,7 @@ class DaskKernelSketch(_OnDask, estimators.KernelSketch):
         """Compute ``fit(X).transform(X)``, the latter lazily."""
         return self.fit(X).transform(X)
 
+    # lazy, and without out
     def transform(self, X: Any) -> Any:  # type: ignore[override]
         """Compute features, lazily if X is a Dask array or frame."""
         return self._map("transform", X)

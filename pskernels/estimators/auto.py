@@ -525,7 +525,7 @@ def _list(found: dict[float, float]) -> str:
     return ", ".join(f"{one:.2g}: {loss:.4g}" for one, loss in sorted(found.items()))
 
 
-class AutoKernelRegressor(  # type: ignore[misc]
+class AutoKernelRegressor(  # type: ignore[misc]  # fit: no checkpoint
     Auto, SketchedKernelRegressor
 ):
     """Kernel regression that chooses everything itself, within a time budget.
@@ -601,7 +601,7 @@ class AutoKernelRegressor(  # type: ignore[misc]
         self.verbose = verbose
 
 
-class AutoQuantileRegressor(  # type: ignore[misc]
+class AutoQuantileRegressor(  # type: ignore[misc]  # fit: no checkpoint
     Auto, SketchedQuantileRegressor
 ):
     """Quantile regression that chooses everything itself, within a time budget.
@@ -653,7 +653,7 @@ class AutoQuantileRegressor(  # type: ignore[misc]
         self.verbose = verbose
 
 
-class AutoKernelClassifier(  # type: ignore[misc]
+class AutoKernelClassifier(  # type: ignore[misc]  # fit: no checkpoint
     Auto, SketchedKernelClassifier
 ):
     """Kernel classification that chooses everything itself, within a time budget.

@@ -399,7 +399,7 @@ class LearnsFromBatches(_Estimator):
             objective=np.nan,
             null_objective=np.nan,
             dual_gap=np.nan,
-            dual=None,  # type: ignore[arg-type]  # which nobody asks for
+            dual=None,
             converged=False,
             n_iter=batches.n_steps,
             history=[],

@@ -301,7 +301,7 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
                 )
         return self._fit_batch(X, y, sample_weight, landmarks, classes=classes)
 
-    def _learn_batch(  # type: ignore[override]
+    def _learn_batch(  # type: ignore[override]  # classes, too
         self, y: Any, classes: Any
     ) -> None:
         if classes is None:

@@ -498,7 +498,7 @@ def _setting(candidate: Candidate) -> tuple[tuple[str, Any], ...]:
     return tuple(i for i in candidate.items() if i[0] in OF_MAPS)
 
 
-class SketchedKernelRegressorCV(  # type: ignore[misc]
+class SketchedKernelRegressorCV(  # type: ignore[misc]  # fit: no checkpoint
     Search, SketchedKernelRegressor
 ):
     """`SketchedKernelRegressor` that chooses alpha, gamma, kappa and epsilon by folds.
@@ -630,7 +630,7 @@ tol, max_iter, feature_storage, memory_limit, n_threads, random_state, verbose
         return {}
 
 
-class SketchedQuantileRegressorCV(  # type: ignore[misc]
+class SketchedQuantileRegressorCV(  # type: ignore[misc]  # fit: no checkpoint
     Search, SketchedQuantileRegressor
 ):
     """`SketchedQuantileRegressor` that chooses alpha and gamma by folds.
@@ -713,7 +713,7 @@ random_state, verbose
         self.verbose = verbose
 
 
-class SketchedKernelClassifierCV(  # type: ignore[misc]
+class SketchedKernelClassifierCV(  # type: ignore[misc]  # fit: no checkpoint
     Search, SketchedKernelClassifier
 ):
     """`SketchedKernelClassifier` that chooses alpha and gamma by folds.

@@ -504,7 +504,7 @@ class FitsSources(_Estimator):
             objective=objective,
             null_objective=np.nan,
             dual_gap=dual_gap,
-            dual=None,  # type: ignore[arg-type]  # which nobody asks for
+            dual=None,
             converged=dual_gap <= self.tol,
             n_iter=len(longest.history),
             history=longest.history,

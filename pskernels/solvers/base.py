@@ -78,7 +78,8 @@ class SolveResult:
         the optimum.  (Relative to 1e-9 of null_objective, where that is larger: data
         that are interpolated.)
     dual : ndarray of shape (n,), or (n, d)
-        The ζ that certifies it, one for each point and output.
+        The ζ that certifies it, one for each point and output; None where points are
+        not in memory, of which nothing of length n is kept.
     converged : bool
         Whether dual_gap ≤ tol.
     n_iter : int
@@ -101,7 +102,7 @@ class SolveResult:
     objective: float
     null_objective: float = field(repr=False)
     dual_gap: float
-    dual: Array = field(repr=False)
+    dual: Any = field(repr=False)  # an array, or None
     converged: bool
     n_iter: int
     history: list[Iteration] = field(repr=False)
