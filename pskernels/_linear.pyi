@@ -34,6 +34,9 @@ def t_dot(
     partial: Array,
     n_threads: int,
 ) -> None: ...
+def sum_rows(
+    Z: Array, x: Array, first: int, stride: int, out: Array, n_threads: int
+) -> None: ...
 def dot_outputs(
     Z: Array,
     V: Array,

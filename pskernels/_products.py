@@ -46,7 +46,8 @@ GRAM_GRAIN = 2**20
 # Multiplications beyond which threads pay in any case: some milliseconds of them;
 # `python bench/outputs.py hundred` shows it.
 LONG_CALL = 2**25
-LONG_GRAM = 2**29
+LONG_PASS = 2**23
+LONG_GRAM = 2**27
 
 # Multiplications of one native call, well under half a second, and rows at least:
 # Ctrl-C is heard between calls.
@@ -111,6 +112,10 @@ class PlainFeatures:
         def rows(self, numbers: Indices, bordered: bool = False) -> Array: ...
 
         def gram(self, weight: Array, bordered: bool = False) -> Array: ...
+
+        def sketched_gram(
+            self, weight: Array, n_sums: int, bordered: bool = False
+        ) -> Array: ...
 
     @property
     def blocks(self) -> list[Self]:
@@ -329,8 +334,11 @@ class Features(PlainFeatures):
         self, choice: ThreadChoice, call: Callable[[int], None], n_rows: int
     ) -> None:
         """Run call(n_threads) of a pass over so many rows."""
-        if n_rows * self.r < 2 * PASS_GRAIN:
+        work = n_rows * self.r
+        if work < 2 * PASS_GRAIN:
             call(1)
+        elif work > LONG_PASS:
+            call(self._pass_threads)
         else:
             choice.run(call, n_rows)
 
@@ -400,6 +408,26 @@ class Features(PlainFeatures):
         if bordered:
             gram[:, -1] = self._border(weight)
         return gram
+
+    def sketched_gram(
+        self, weight: Array, n_sums: int, bordered: bool = False
+    ) -> Array:
+        """Estimate `gram` by so many sums of rows, with random signs.
+
+        A count sketch of the rows, at the price of one pass: no row is left out, so
+        that it preconditions better than the Gram matrix of as many single rows.
+        """
+        x = np.random.default_rng(0).choice((-1.0, 1.0), size=self.n)
+        x *= np.sqrt(weight)
+        n_sums = min(n_sums, self.n)
+        step = max(self.r, MIN_GROUP_ROWS)  # at a time, or sums would fill memory
+        total = np.zeros((self.r + bordered,) * 2)
+        for start in range(0, n_sums, step):
+            sums = np.zeros((min(step, n_sums - start), self.r + 1))
+            _linear.sum_rows(self.Z, x, start, n_sums, sums, self._pass_threads)
+            rows = Features(sums if bordered else sums[:, :-1], self.n_threads)
+            total += rows.gram(np.ones(len(sums)))
+        return total
 
     def _border(self, weight: Array) -> Array:
         """Compute [Z 1].T @ weight; equal weights need no pass: columns are summed."""

@@ -11,8 +11,9 @@ All of them have n rows of r features and answer: `dot` (predictions), `check_fi
 `near_zero`, `moved`, `with_threads`, `formed` and `blocks`; and, since Hessians are
 those of what features are made of (`inner`, which has `gram` and `rows`): `W`,
 `penalty`, `to_inner`, `from_inner`, `rounding_of_gram`.  Their blocks, which a `Sample`
-asks one by one, have `t_dot`, `bordered_t_dot`, `bordered_gram_dot`, `exact_residuals`
-and `exact_t_dot` as well: vectors of all points never need to be in one place.
+asks one by one, have `t_dot`, `bordered_t_dot`, `exact_residuals` and `exact_t_dot` as
+well, and what blocks are made of `bordered_gram_dot` and `sketched_gram`: vectors of
+all points never need to be in one place.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -166,14 +167,7 @@ class FactoredFeatures:
 
     def bordered_t_dot(self, x: Array) -> Array:
         """Compute [Z 1].T @ x."""
-        return self._times_w(self.inner.bordered_t_dot(x))
-
-    def bordered_gram_dot(self, weight: Array, v: Array) -> Array:
-        """Compute [Z 1].T @ (weight * ([Z 1] @ v)), in one pass over weighted rows."""
-        beta = np.append(self.W @ v[:-1], v[-1])
-        return self._times_w(self.inner.bordered_gram_dot(weight, beta))
-
-    def _times_w(self, bordered: Array) -> Array:
+        bordered = self.inner.bordered_t_dot(x)
         return np.append(bordered[:-1] @ self.W, bordered[-1])
 
     def exact_residuals(self, v: Array, intercept: Iterable[float], y: Array) -> Array:
@@ -421,6 +415,18 @@ class RecomputedFeatures(PlainFeatures):
         total = np.zeros((self.r + bordered,) * 2)
         for numbers, block in self._blocks(weight):
             total += block.gram(weight[numbers], bordered)
+        return total
+
+    def sketched_gram(
+        self, weight: Array, n_sums: int, bordered: bool = False
+    ) -> Array:
+        """Estimate `gram` by about so many sums of rows, with random signs."""
+        total = np.zeros((self.r + bordered,) * 2)
+        n_weighted = int(np.count_nonzero(weight))
+        for numbers, block in self._blocks(weight):
+            some = weight[numbers]
+            share = -(-n_sums * int(np.count_nonzero(some)) // n_weighted)
+            total += block.sketched_gram(some, share, bordered)
         return total
 
 

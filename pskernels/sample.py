@@ -228,12 +228,12 @@ class Sample:
             most -= len(weights[-1])
         return np.concatenate(rows), np.concatenate(weights)
 
-    def mean_gram(self, n_rows: int | None = None) -> tuple[Array, float]:
+    def mean_gram(self, n_sums: int | None = None) -> tuple[Array, float]:
         """Compute (bordered Gram matrix, Σ h), h a point's mean curvature over outputs.
 
-        From about so many points, which stand for all of them.
+        From about so many random sums of points, or from all points.
         """
-        share = 1.0 if n_rows is None else min(1.0, n_rows / self._n_curved())
+        share = 1.0 if n_sums is None else min(1.0, n_sums / self._n_curved())
         found: tuple[Array, float] = self._mean_gram(share)
         return found
 
@@ -540,8 +540,12 @@ class Block:
     def hessian_product(
         self, outputs: "Outputs", theta: Array, b: Array
     ) -> tuple[Array, Array]:
-        """Compute (pull, sums): the Hessian of the losses times a step of Θ and b."""
-        du = outputs.predictions(self.features, theta)
+        """Compute (pull, sums): the Hessian of the losses times a step.
+
+        Steps and pulls are in the coordinates of `features.inner`.
+        """
+        inner = self.features.inner
+        du = outputs.predictions(inner, theta)
         if self.fit_intercept:
             du += b[:, None]
         if self.points.radial:
@@ -550,11 +554,11 @@ class Block:
             du = across * du + self.zeta * sizes
         else:
             du *= self.curvature
-        return outputs.pull(self.features, du), du.sum(axis=1)
+        return outputs.pull(inner, du), du.sum(axis=1)
 
     def bordered_product(self, v: Array) -> Array:
         """Compute the same for one output, in one pass: [Z 1]ᵀ·diag(h)·[Z 1]·v."""
-        return self.features.bordered_gram_dot(self.curvature[0], v)
+        return self.features.inner.bordered_gram_dot(self.curvature[0], v)
 
     @property
     def _mean_curvature(self) -> Array:
@@ -568,21 +572,17 @@ class Block:
         found = np.maximum(mean, 0.0)  # it is not negative, but for rounding
         return found
 
-    @cached_property
-    def _rank(self) -> Array:
-        """An order of the points, in which the first ones stand for all."""
-        return np.random.default_rng(0).random(self.n)
-
     def n_curved(self) -> int:
         return int(np.count_nonzero(self._mean_curvature))
 
     def mean_gram(self, share: float) -> tuple[Array, float]:
-        """Find (Gram matrix, Σ h) of the mean curvatures of a share of the points."""
+        """Find (Gram matrix, Σ h) of the mean curvatures.
+
+        By sums of points, if they are to be a share of the points with a curvature.
+        """
         h = self._mean_curvature
         if share < 1:
-            active = np.flatnonzero(h)
-            rows = active[self._rank[active] <= share]
-            some = np.zeros_like(h)
-            some[rows] = h[rows] * (len(active) / max(len(rows), 1))
-            h = some
+            n_sums = max(1, int(share * np.count_nonzero(h)))
+            inner = self.features.inner
+            return inner.sketched_gram(h, n_sums, self.fit_intercept), h.sum()
         return self._gram(h), h.sum()

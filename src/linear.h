@@ -2,17 +2,27 @@
  *
  * Sums are in double whatever the type of Z: reading is what a pass costs, and
  * a certificate needs the digits.  Rows are taken ROWS at a time, so that the
- * vector that they share is loaded once for all of them.
+ * vector that they share is loaded once for all of them.  So many short streams are
+ * more than processors foresee: the rows of the next block are asked for while
+ * those of this one are multiplied.
  */
 #ifndef PSK_LINEAR_H
 #define PSK_LINEAR_H
 
 #include <math.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "simd.h"
 
-enum { ROWS = 4, LANES = 8, EXACT_BLOCK = 256 };
+/* CHUNK: columns between two requests for memory, LINE bytes each.  NEAR: bytes of a
+ * block that the first cache has room for, beside the block in use. */
+enum { ROWS = 4, LANES = 8, EXACT_BLOCK = 256, CHUNK = 64, LINE = 64, NEAR = 8192 };
+
+INLINE intptr_t least(intptr_t a, intptr_t b)
+{
+    return a < b ? a : b;
+}
 
 /* high += x, and low += y and what rounding took from high (Knuth) */
 INLINE void two_sum(double *high, double *low, double x, double y)
@@ -24,18 +34,58 @@ INLINE void two_sum(double *high, double *low, double x, double y)
 
 #define DEFINE_PASSES(REAL)                                                    \
                                                                                \
+/* Rows that are asked for, one after the other: k of them so far, and j columns. */\
+typedef struct {                                                               \
+    const REAL *rows[ROWS];                                                    \
+    intptr_t j;                                                                \
+    int k;                                                                     \
+} ahead_##REAL;                                                                \
+                                                                               \
+/* Ask for `count` columns more. */                                            \
+INLINE void fetch_##REAL(ahead_##REAL *next, intptr_t r, intptr_t count)       \
+{                                                                              \
+    const intptr_t step = LINE / sizeof(REAL);                                 \
+    const int near = ROWS * r * (intptr_t)sizeof(REAL) <= NEAR;                \
+    while (count > 0 && next->k < ROWS) {                                      \
+        const REAL *row = next->rows[next->k];                                 \
+        const intptr_t start = next->j, end = least(start + count, r);         \
+        if (near)                                                              \
+            for (intptr_t j = start; j < end; j += step)                       \
+                __builtin_prefetch(row + j, 0, 3);                             \
+        else                                                                   \
+            for (intptr_t j = start; j < end; j += step)                       \
+                __builtin_prefetch(row + j, 0, 2);                             \
+        count -= end - start;                                                  \
+        next->j = end < r ? end : 0;                                           \
+        next->k += end == r;                                                   \
+    }                                                                          \
+}                                                                              \
+                                                                               \
+/* Rows i, i + 1, … of Z; behind the end the last row again. */                \
+INLINE void list_rows_##REAL(                                                  \
+    intptr_t n, intptr_t r, const REAL *Z, intptr_t i, const REAL *rows[ROWS]) \
+{                                                                              \
+    for (int k = 0; k < ROWS; k++)                                             \
+        rows[k] = Z + least(i + k, n - 1) * r;                                 \
+}                                                                              \
+                                                                               \
 /* sums[k] = rows[k] . v */                                                    \
 INLINE void dot_block_##REAL(                                                  \
-    intptr_t r, const REAL *const rows[ROWS], const double *v, double *sums)   \
+    intptr_t r, const REAL *const rows[ROWS], const double *v, double *sums,   \
+    ahead_##REAL *next, int share)                                             \
 {                                                                              \
     const REAL *z0 = rows[0], *z1 = rows[1], *z2 = rows[2], *z3 = rows[3];     \
     double s0 = 0, s1 = 0, s2 = 0, s3 = 0;                                     \
-    SIMD_SUM(s0, s1, s2, s3)                                                   \
-    for (intptr_t j = 0; j < r; j++) {                                         \
-        s0 += z0[j] * v[j];                                                    \
-        s1 += z1[j] * v[j];                                                    \
-        s2 += z2[j] * v[j];                                                    \
-        s3 += z3[j] * v[j];                                                    \
+    for (intptr_t start = 0; start < r; start += CHUNK) {                      \
+        const intptr_t end = least(r, start + CHUNK);                          \
+        fetch_##REAL(next, r, share * CHUNK);                                  \
+        SIMD_SUM(s0, s1, s2, s3)                                               \
+        for (intptr_t j = start; j < end; j++) {                               \
+            s0 += z0[j] * v[j];                                                \
+            s1 += z1[j] * v[j];                                                \
+            s2 += z2[j] * v[j];                                                \
+            s3 += z3[j] * v[j];                                                \
+        }                                                                      \
     }                                                                          \
     sums[0] = s0;                                                              \
     sums[1] = s1;                                                              \
@@ -45,13 +95,18 @@ INLINE void dot_block_##REAL(                                                  \
                                                                                \
 /* out += sum of x[k] * rows[k] */                                             \
 INLINE void add_block_##REAL(                                                  \
-    intptr_t r, const REAL *const rows[ROWS], const double *x, double *out)    \
+    intptr_t r, const REAL *const rows[ROWS], const double *x, double *out,    \
+    ahead_##REAL *next, int share)                                             \
 {                                                                              \
     const REAL *z0 = rows[0], *z1 = rows[1], *z2 = rows[2], *z3 = rows[3];     \
     const double x0 = x[0], x1 = x[1], x2 = x[2], x3 = x[3];                   \
-    SIMD                                                                       \
-    for (intptr_t j = 0; j < r; j++)                                           \
-        out[j] += (x0 * z0[j] + x1 * z1[j]) + (x2 * z2[j] + x3 * z3[j]);       \
+    for (intptr_t start = 0; start < r; start += CHUNK) {                      \
+        const intptr_t end = least(r, start + CHUNK);                          \
+        fetch_##REAL(next, r, share * CHUNK);                                  \
+        SIMD                                                                   \
+        for (intptr_t j = start; j < end; j++)                                 \
+            out[j] += (x0 * z0[j] + x1 * z1[j]) + (x2 * z2[j] + x3 * z3[j]);   \
+    }                                                                          \
 }                                                                              \
                                                                                \
 /* Sums, minima and maxima of columns, taken further: range is (3, r). */      \
@@ -62,27 +117,32 @@ CLONES(void, psk_range_##REAL,                                                 \
     double *sum = range, *low = range + r, *high = range + 2 * r;              \
     for (intptr_t i = 0; i < n; i += ROWS) {                                   \
         const REAL *rows[ROWS];                                                \
-        for (int k = 0; k < ROWS; k++) /* behind the end: the last row again */\
-            rows[k] = Z + (i + k < n ? i + k : n - 1) * r;                     \
+        ahead_##REAL next = {.j = 0};                                          \
+        list_rows_##REAL(n, r, Z, i, rows);                                    \
+        list_rows_##REAL(n, r, Z, i + ROWS, next.rows);                        \
         const REAL *z0 = rows[0], *z1 = rows[1], *z2 = rows[2], *z3 = rows[3]; \
         const double is1 = i + 1 < n, is2 = i + 2 < n, is3 = i + 3 < n;        \
-        SIMD                                                                   \
-        for (intptr_t j = 0; j < r; j++) {                                     \
-            double a = z0[j], b = z1[j], c = z2[j], d = z3[j];                 \
-            double small = a < b ? a : b, least = c < d ? c : d;               \
-            double large = a > b ? a : b, most = c > d ? c : d;                \
-            small = small < least ? small : least;                             \
-            large = large > most ? large : most;                               \
-            sum[j] += (a + is1 * b) + (is2 * c + is3 * d);                     \
-            low[j] = small < low[j] ? small : low[j];                          \
-            high[j] = large > high[j] ? large : high[j];                       \
+        for (intptr_t start = 0; start < r; start += CHUNK) {                  \
+            const intptr_t end = least(r, start + CHUNK);                      \
+            fetch_##REAL(&next, r, ROWS * CHUNK);                              \
+            SIMD                                                               \
+            for (intptr_t j = start; j < end; j++) {                           \
+                double a = z0[j], b = z1[j], c = z2[j], d = z3[j];             \
+                double small = a < b ? a : b, least = c < d ? c : d;           \
+                double large = a > b ? a : b, most = c > d ? c : d;            \
+                small = small < least ? small : least;                         \
+                large = large > most ? large : most;                           \
+                sum[j] += (a + is1 * b) + (is2 * c + is3 * d);                 \
+                low[j] = small < low[j] ? small : low[j];                      \
+                high[j] = large > high[j] ? large : high[j];                   \
+            }                                                                  \
         }                                                                      \
     }                                                                          \
 }                                                                              \
                                                                                \
-/* out = Z v + (b + b_low) - y, as if in twice the digits, rounded once: the sum  \
- * of exact products (by FMA), with the error of every addition kept (Ogita, Rump \
- * and Oishi, 2005).  The barrier keeps the compiler from contracting a product   \
+/* out = Z v + (b + b_low) - y, as if in twice the digits, rounded once: the sum\
+ * of exact products (by FMA), with the error of every addition kept (Ogita, Rump\
+ * and Oishi, 2005).  The barrier keeps the compiler from contracting a product\
  * with the addition behind it, which would lose that error. */                \
 CLONES(void, psk_exact_##REAL,                                                 \
     (intptr_t n, intptr_t r, const REAL *Z, const double *v, double b,         \
@@ -146,46 +206,64 @@ CLONES(void, psk_dot_##REAL,                                                   \
 {                                                                              \
     for (intptr_t i = 0; i < n; i += ROWS) {                                   \
         const REAL *rows[ROWS];                                                \
+        ahead_##REAL next = {.j = 0};                                          \
         double sums[ROWS];                                                     \
-        for (int k = 0; k < ROWS; k++) /* behind the end: the last row again */\
-            rows[k] = Z + (i + k < n ? i + k : n - 1) * r;                     \
-        dot_block_##REAL(r, rows, v, sums);                                    \
+        list_rows_##REAL(n, r, Z, i, rows);                                    \
+        list_rows_##REAL(n, r, Z, i + ROWS, next.rows);                        \
+        dot_block_##REAL(r, rows, v, sums, &next, ROWS);                       \
         for (int k = 0; k < ROWS && i + k < n; k++)                            \
             out[i + k] = sums[k];                                              \
     }                                                                          \
 }                                                                              \
                                                                                \
-/* out[:r] += Z^T f and out[r] += sum f, where f = x * (Z v[:r] + v[r]), or    \
- * f = x if v is NULL.  Rows whose x is 0 are not read. */                     \
-CLONES(void, psk_t_dot_##REAL,                                                 \
-    (intptr_t n, intptr_t r, const REAL *Z, const double *x,                   \
-     const double *v, double *out),                                            \
-    (n, r, Z, x, v, out))                                                      \
+/* The next of rows i, i + stride … whose x is not 0, with their x; returns where to\
+ * go on.  If fewer than ROWS are left, another one takes their place: its x is 0. */\
+INLINE intptr_t next_block_##REAL(                                             \
+    intptr_t n, intptr_t stride, intptr_t r, const REAL *Z, const double *x,   \
+    intptr_t i, const REAL *rows[ROWS], double *factors, int *filled)          \
 {                                                                              \
-    intptr_t i = 0;                                                            \
-    double total = 0;                                                          \
-    while (i < n) {                                                            \
-        const REAL *rows[ROWS];                                                \
-        double factors[ROWS], sums[ROWS];                                      \
-        int filled = 0;                                                        \
-        for (; i < n && filled < ROWS; i++)                                    \
-            if (x[i] != 0) {                                                   \
-                rows[filled] = Z + i * r;                                      \
-                factors[filled++] = x[i];                                      \
-            }                                                                  \
-        if (filled == 0)                                                       \
-            break;                                                             \
-        for (; filled < ROWS; filled++) {                                      \
-            rows[filled] = rows[0];                                            \
-            factors[filled] = 0;                                               \
+    *filled = 0;                                                               \
+    for (; i < n && *filled < ROWS; i += stride)                               \
+        if (x[i] != 0) {                                                       \
+            rows[*filled] = Z + i * r;                                         \
+            factors[(*filled)++] = x[i];                                       \
         }                                                                      \
+    for (int k = *filled; k < ROWS; k++) {                                     \
+        rows[k] = *filled > 0 ? rows[0] : Z;                                   \
+        factors[k] = 0;                                                        \
+    }                                                                          \
+    return i;                                                                  \
+}                                                                              \
+                                                                               \
+/* out[:r] += Z^T f and out[r] += sum f, where f = x * (Z v[:r] + v[r]), or    \
+ * f = x if v is NULL, over rows 0, stride, 2 * stride …  Those whose x is 0 are not\
+ * read. */                                                                    \
+CLONES(void, psk_t_dot_##REAL,                                                 \
+    (intptr_t n, intptr_t stride, intptr_t r, const REAL *Z, const double *x,  \
+     const double *v, double *out),                                            \
+    (n, stride, r, Z, x, v, out))                                              \
+{                                                                              \
+    const REAL *rows[ROWS];                                                    \
+    double factors[ROWS], next_factors[ROWS], sums[ROWS], total = 0;           \
+    const int share = v ? ROWS / 2 : ROWS; /* of what each product asks for */ \
+    int filled, next_filled;                                                   \
+    intptr_t i = next_block_##REAL(n, stride, r, Z, x, 0, rows, factors, &filled);\
+    while (filled > 0) {                                                       \
+        ahead_##REAL next = {.j = 0};                                          \
+        i = next_block_##REAL(                                                 \
+            n, stride, r, Z, x, i, next.rows, next_factors, &next_filled);     \
         if (v) {                                                               \
-            dot_block_##REAL(r, rows, v, sums);                                \
+            dot_block_##REAL(r, rows, v, sums, &next, share);                  \
             for (int k = 0; k < ROWS; k++)                                     \
                 factors[k] *= sums[k] + v[r];                                  \
         }                                                                      \
-        add_block_##REAL(r, rows, factors, out);                               \
+        add_block_##REAL(r, rows, factors, out, &next, share);                 \
         total += (factors[0] + factors[1]) + (factors[2] + factors[3]);        \
+        for (int k = 0; k < ROWS; k++) {                                       \
+            rows[k] = next.rows[k];                                            \
+            factors[k] = next_factors[k];                                      \
+        }                                                                      \
+        filled = next_filled;                                                  \
     }                                                                          \
     out[r] += total;                                                           \
 }                                                                              \
@@ -238,14 +316,13 @@ CLONES(void, psk_dots_##REAL,                                                  \
     for (intptr_t i = 0; i < n; i += ROWS) {                                   \
         const REAL *rows[ROWS];                                                \
         double sums[2 * ROWS];                                                 \
-        for (int k = 0; k < ROWS; k++)                                         \
-            rows[k] = Z + (i + k < n ? i + k : n - 1) * r;                     \
+        list_rows_##REAL(n, r, Z, i, rows);                                    \
         for (intptr_t c = 0; c < m; c += 2) {                                  \
             const intptr_t width = c + 1 < m ? 2 : 1;                          \
             if (width == 2)                                                    \
                 dot_pair_##REAL(r, rows, V + c * r, V + (c + 1) * r, sums);    \
             else                                                               \
-                dot_block_##REAL(r, rows, V + c * r, sums);                    \
+                dot_block_##REAL(r, rows, V + c * r, sums, NULL, 0);           \
             for (int k = 0; k < width * ROWS; k++)                             \
                 if (i + k % ROWS < n)                                          \
                     out[(c + k / ROWS) * stride + i + k % ROWS] = sums[k];     \
@@ -281,7 +358,7 @@ CLONES(void, psk_t_dots_##REAL,                                                \
                 add_pair_##REAL(                                               \
                     r, rows, first, second, out + c * r, out + (c + 1) * r);   \
             else                                                               \
-                add_block_##REAL(r, rows, first, out + c * r);                 \
+                add_block_##REAL(r, rows, first, out + c * r, NULL, 0);        \
         }                                                                      \
     }                                                                          \
 }                                                                              \

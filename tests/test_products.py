@@ -6,6 +6,7 @@ import tempfile
 
 import numpy as np
 import pytest
+import scipy.linalg
 from conftest import TOLERANCE
 from reference import relative_error
 
@@ -59,6 +60,48 @@ def test_products(n, r, m, dtype, rng):
             np.testing.assert_array_equal(one, first)
             # sums are in double, also of float32 features
             assert relative_error(one, correct) < 1e-12
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n_sums", [1, 4, 37, 1500])
+@pytest.mark.parametrize("r", [1, 63, 65, 300])
+def test_sketched_gram(r, n_sums, dtype, rng):
+    """Sums of every n_sums-th row, with signs, and their Gram matrix."""
+    n = 1001
+    Z, weight = rng.normal(size=(n, r)).astype(dtype), rng.uniform(size=n)
+    weight[::3] = 0
+    signs = np.random.default_rng(0).choice((-1.0, 1.0), size=n)
+    rows = (signs * np.sqrt(weight))[:, None] * np.column_stack([Z, np.ones(n)])
+    sums = np.array([rows[b::n_sums].sum(axis=0) for b in range(n_sums)])
+    Z[weight == 0] = np.nan  # not read
+    results = []
+    with single_threaded_blas():
+        for n_threads in (1, 2, 5):
+            F = Features(Z, n_threads)
+            results.append([F.sketched_gram(weight, n_sums, k) for k in (True, False)])
+    for bordered, plain in results:
+        np.testing.assert_array_equal(bordered, results[0][0])
+        np.testing.assert_array_equal(plain, results[0][1])
+        assert relative_error(bordered, np.triu(sums.T @ sums)) < 1e-12
+        assert relative_error(plain, np.triu(sums.T @ sums)[:-1, :-1]) < 1e-12
+
+
+def test_sketched_gram_stands_for_all_rows(rng):
+    """Eigenvalues of G⁻¹·(sketch) are those of sums of m rows, within (1 ± √(r/m))².
+
+    Half of all rows is one point, so that samples of single rows would be worse.  That
+    (1 ± 2·√(r/m))² fails has a probability below 2·exp(-r/2) for normal rows.
+    """
+    n, r, m = 20_000, 50, 400
+    Z = rng.normal(size=(n, r))
+    Z[: n // 2] = Z[0]
+    F = Features(Z, 2)
+    with single_threaded_blas():
+        gram, sketch = F.gram(np.ones(n)), F.sketched_gram(np.ones(n), m)
+    gram, sketch = (np.triu(G) + np.triu(G, 1).T for G in (gram, sketch))
+    values = scipy.linalg.eigh(sketch, gram, eigvals_only=True)
+    width = 2 * np.sqrt(r / m)
+    assert (1 - width) ** 2 < values[0] and values[-1] < (1 + width) ** 2
 
 
 def test_rows_without_weight_are_not_read(rng):

@@ -73,6 +73,22 @@ def test_products(step, dtype, rng):
         assert relative_error(one, expected) < 1e-12
 
 
+@pytest.mark.parametrize("step", [64, 1000])
+def test_sketched_gram(step, rng):
+    """The sum of those of blocks, of as many sums as they have weighted rows."""
+    Z, weight = rng.normal(size=(300, 5)), rng.uniform(size=300)
+    weight[100:200] = 0
+    with single_threaded_blas():
+        total = recomputed(Z, step).sketched_gram(weight, 60, bordered=True)
+        expected = np.zeros((6, 6))
+        for start in range(0, 300, step):
+            rows = start + np.flatnonzero(weight[start : start + step])
+            if len(rows):
+                some, n_sums = Features(Z[rows], 1), -(-60 * len(rows) // 200)
+                expected += some.sketched_gram(weight[rows], n_sums, bordered=True)
+    np.testing.assert_allclose(total, expected, rtol=1e-12)
+
+
 def test_rows_without_weight_are_not_computed(rng):
     Z, seen = rng.normal(size=(500, 3)), []
 

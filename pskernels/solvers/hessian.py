@@ -11,7 +11,6 @@ were a multiple of the identity.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -167,12 +166,24 @@ def solve_inner(
     return solution
 
 
+def squared_gradient(features: "AnyFeatures", v: Array, n_coef: int) -> float:
+    """Compute the square of a gradient that is given in coordinates of `inner`."""
+    theta, b = v[:n_coef].reshape(-1, features.r), v[n_coef:]
+    if features.W is not None:
+        theta = theta @ features.W
+    return float(np.vdot(theta, theta) + b @ b)
+
+
 def hessian_product(sample: "Sample", outputs: "Outputs", alpha: float) -> Operator:
-    """Make a function of v that gives H·v."""
+    """Make a function of v that gives H·v, in the coordinates of `features.inner`."""
     problem = sample.problem
-    r = problem.features.r
+    r, penalty = problem.features.r, problem.features.penalty
+
+    def penalised(theta: Array) -> Array:
+        return alpha * (theta if penalty is None else theta @ penalty)
+
     if outputs.d == 1 and outputs.separate:
-        return lambda v: _product_of_one_output(sample, alpha, v, r)
+        return lambda v: _product_of_one_output(sample, penalised, v, r)
     shape = outputs.k, r
     n_coef = shape[0] * shape[1]
     # as in `add_penalty`: the intercept of an output without curvatures is free
@@ -183,7 +194,7 @@ def hessian_product(sample: "Sample", outputs: "Outputs", alpha: float) -> Opera
     def product(v: Array) -> Array:
         theta, b = v[:n_coef].reshape(shape), v[n_coef:]
         pulled, sums = sample.hessian_product(outputs, theta, b)
-        out: Array = (pulled + alpha * theta).reshape(-1)
+        out: Array = (pulled + penalised(theta)).reshape(-1)
         if not problem.fit_intercept:
             return out
         return np.append(out, sums + free * b)
@@ -191,13 +202,13 @@ def hessian_product(sample: "Sample", outputs: "Outputs", alpha: float) -> Opera
     return product
 
 
-def _product_of_one_output(sample: "Sample", alpha: float, v: Array, r: int) -> Array:
+def _product_of_one_output(
+    sample: "Sample", penalised: Operator, v: Array, r: int
+) -> Array:
     """Compute H·v in a single pass over the rows with a curvature."""
-    if len(v) == r:  # no intercept
-        out: Array = sample.bordered_product(np.append(v, 0.0))[:r] + alpha * v
-        return out
-    out = sample.bordered_product(v)
-    out[:r] += alpha * v[:r]
+    bordered = v if len(v) > r else np.append(v, 0.0)  # no intercept
+    out: Array = sample.bordered_product(bordered)[: len(v)]
+    out[:r] += penalised(v[:r])
     return out
 
 
@@ -206,6 +217,7 @@ def direction_preconditioner(
 ) -> Operator:
     """Make a function of v that gives P⁻¹·v, where P has curvatures h_i·I.
 
+    In the coordinates of `features.inner`, as all systems are (`solve_inner`).
     Directions of the outputs, the eigenvectors of M, then have nothing to do with
     each other: P is a block for each, and those of equal eigenvalues are equal.
 
@@ -236,8 +248,7 @@ def direction_preconditioner(
         rotated = b / (rest or 1.0)
         for a, factor in enumerate(blocks):
             one = np.append(theta[a], b[a]) if bordered else theta[a]
-            solve = partial(solve_factorised, factor)
-            solution = solve_inner(features, solve, one, r)
+            solution = solve_factorised(factor, one)
             out[a * r : (a + 1) * r] = solution[:r]
             rotated[a : a + 1] = solution[r:]
         if bordered:
@@ -254,11 +265,11 @@ def conjugate_gradients(
     precondition: Operator,
     b: Array,
     tolerance: float,
-    small: float = 0.0,
+    is_small: Callable[[Array, float], bool] | None = None,
 ) -> tuple[Array, int]:
     """Solve A·x = b, up to a share of the right-hand side, in P⁻¹: (x, iterations).
 
-    Or until the square of the residual is no more than `small`.
+    Or until is_small(residual, its square in P⁻¹).
     """
     x = np.zeros_like(b)
     residual = b.copy()
@@ -278,7 +289,7 @@ def conjugate_gradients(
         residual -= step * q
         z = precondition(residual)
         rho, previous = residual @ z, rho
-        if not rho > goal or residual @ residual <= small:
+        if not rho > goal or (is_small is not None and is_small(residual, rho)):
             break
         direction *= rho / previous
         direction += z

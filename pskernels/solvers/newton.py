@@ -35,6 +35,7 @@ from pskernels.solvers.hessian import (
     hessian_product,
     solve_factorised,
     solve_inner,
+    squared_gradient,
     sum_hessian,
 )
 
@@ -80,30 +81,30 @@ CG_TOLERANCE = 0.05
 CG_TOLERANCE_OF_OUTPUTS = 0.3
 # A step of the squared loss ends at a gap of this share of tol, times the objective
 # before it, which may be several times that behind it.
-SMALL = 0.1
+SMALL = 0.03
 # Where a Hessian has lost digits (`EXACT_ENOUGH`), its factor is taken for a
 # preconditioner, and the residual falls to so much;
 # `python bench/estimators.py large_losses` has such fits.
 REFINED = 1e-3
 
-# Rows of the subsample for each feature, and a first guess of the iterations: low,
-# so that CG is tried, and what it took is known from then on;
-# `python bench/solvers.py large` shows it.
-SUBSAMPLE = 4
+# Sums of points for each feature in a preconditioner (`Features.sketched_gram`), and a
+# first guess of the iterations: low, so that CG is tried, and what it took is known
+# from then on; `python bench/solvers.py large` shows it.
+N_SUMS = 4
 CG_GUESS = 9
-# The squared loss, whose only step goes to the end, takes some 68 / rows**0.74
-# iterations (31, 25, 21, 19, 15 with 3, 4, 5, 6, 8 rows; r = 1,000, n = 32,000, normal
-# points; 25 to 12 for r = 2,000, 30 to 18 for protein_casp): as many rows as balance
+# The squared loss, whose only step goes to the end, takes some 32 / sums**0.68
+# iterations (17, 14, 10 with 3, 4, 8 sums; r = 1,000, n = 32,000, normal points; 22 to
+# 8 with 1.5 to 8 for r = 2,000; 11 to 6 for protein_casp): as many sums as balance
 # these with the Gram matrix; `python bench/estimators.py large` has such fits.
-ITERATIONS_OF_SQUARES = 68.0
-POWER_OF_ROWS = 0.74
-MOST_ROWS = 10.0
+ITERATIONS_OF_SQUARES = 32.0
+POWER_OF_SUMS = 0.68
+MOST_SUMS = 10.0
 # A multiplication in a pass over Z waits for memory, one in a Gram matrix does not:
-# 5 to 6 times as long, measured for r from 800 to 1,000 and n from 10,000 to 100,000.
+# 4 to 6 times as long, measured for r from 400 to 2,000 and n from 10,000 to 100,000.
 # A Cholesky factorisation, by one thread, is worth so many of them, times r³.  And
 # steps that are not exact are more.  `python bench/solvers.py large` compares the
 # choice with Hessians alone.
-PASS_COST = 6.0
+PASS_COST = 5.0
 PASS_COST_OF_OUTPUTS = 1.5  # they share what is read
 CHOLESKY_COST = 0.6
 SOLVE_COST = 40.0  # of a system with a factor, times r²: it waits for memory, too
@@ -314,12 +315,12 @@ class _State:
         self.exact = True  # nothing is summed up
 
 
-def _rows_for_squares(features: "AnyFeatures") -> float:
-    """Find the rows for each feature where their Gram matrix and CG cost least."""
+def _sums_for_squares(features: "AnyFeatures") -> float:
+    """Find the sums for each feature where their Gram matrix and CG cost least."""
     n, r = features.n, features.r
     iteration = 2 * n * PASS_COST + SOLVE_COST * r  # r times as many multiplications
-    balance = 2 * POWER_OF_ROWS * ITERATIONS_OF_SQUARES * iteration / r**2
-    found: float = min(max(1.0, balance ** (1 / (1 + POWER_OF_ROWS))), MOST_ROWS)
+    balance = 2 * POWER_OF_SUMS * ITERATIONS_OF_SQUARES * iteration / r**2
+    found: float = min(max(1.5, balance ** (1 / (1 + POWER_OF_SUMS))), MOST_SUMS)
     return found
 
 
@@ -333,11 +334,11 @@ class _Direction:
         self.hessian = hessian
         # a single step, to the end, with one preconditioner for all that may follow
         self.quadratic = isinstance(self.problem.loss, Squared)
-        self.n_rows: float = SUBSAMPLE
+        self.n_sums: float = N_SUMS
         self.n_cg: float = CG_GUESS
         if self.quadratic:
-            self.n_rows = _rows_for_squares(self.problem.features)
-            self.n_cg = ITERATIONS_OF_SQUARES / self.n_rows**POWER_OF_ROWS
+            self.n_sums = _sums_for_squares(self.problem.features)
+            self.n_cg = ITERATIONS_OF_SQUARES / self.n_sums**POWER_OF_SUMS
         self.small = 0.0  # a gap that steps need not fall below
         # (directions, P⁻¹, the iterations that it took at first), or None
         self._kept: tuple[int, Operator, float | None] | None = None
@@ -357,7 +358,7 @@ class _Direction:
         self, outputs: "Outputs", state: _State, gradient: Array, n_coef: int
     ) -> Array:
         """Compute H⁻¹·gradient, in the directions of the outputs that are given."""
-        problem, sample = self.problem, self.sample
+        problem = self.problem
         if not state.n_active.any():  # nothing but the penalty; b is free
             solution = gradient.copy()
             solution[:n_coef] /= self.alpha
@@ -366,18 +367,19 @@ class _Direction:
         solve, exact = self._after_changes(outputs, state.mu, n_active), False
         if solve is None:
             if self._by_cg(outputs, n_active):
-                return self._conjugate_gradients(outputs, gradient)
+                by_cg = partial(self._conjugate_gradients, outputs, n_coef)
+                return solve_inner(problem.features, by_cg, gradient, n_coef)
             exact = problem.features.rounding_of_gram(self.alpha) <= EXACT_ENOUGH
             factor = self._factorise(outputs, state.mu, n_coef)
             solve = partial(solve_factorised, factor)
-        if exact:
-            return solve_inner(problem.features, solve, gradient, n_coef)
-        return conjugate_gradients(
-            hessian_product(sample, outputs, self.alpha),
-            lambda v: solve_inner(problem.features, solve, v, n_coef),
-            gradient,
-            REFINED,
-        )[0]
+        if not exact:
+            solve = partial(self._refine, outputs, solve)
+        return solve_inner(problem.features, solve, gradient, n_coef)
+
+    def _refine(self, outputs: "Outputs", solve: Operator, gradient: Array) -> Array:
+        """Compute H⁻¹·gradient where `solve` has lost digits."""
+        product = hessian_product(self.sample, outputs, self.alpha)
+        return conjugate_gradients(product, solve, gradient, REFINED)[0]
 
     def _factorise(self, outputs: "Outputs", mu: float, n_coef: int) -> Array:
         """Compute the factor of the Hessian, in the coordinates of `features.inner`."""
@@ -433,7 +435,7 @@ class _Direction:
         # beyond one factorisation of r³, which both need
         direct += CHOLESKY_COST * (k**3 - 1) * r * r
         if outputs.d == 1:
-            made = (self.n_rows / 2 + CHOLESKY_COST) * r * r
+            made = (self.n_sums / 2 + CHOLESKY_COST) * r * r
             cg = self.n_cg * 2 * n_active * PASS_COST
         else:
             n = self.problem.features.n
@@ -445,8 +447,10 @@ class _Direction:
             cg += made
         return cg < direct
 
-    def _conjugate_gradients(self, outputs: "Outputs", gradient: Array) -> Array:
-        """Compute H⁻¹·gradient; one output's preconditioner is from a subsample."""
+    def _conjugate_gradients(
+        self, outputs: "Outputs", n_coef: int, gradient: Array
+    ) -> Array:
+        """Compute H⁻¹·gradient; one output's preconditioner is from sums of points."""
         tolerance = CG_TOLERANCE if outputs.d == 1 else CG_TOLERANCE_OF_OUTPUTS
         if self.quadratic:
             tolerance = EPS
@@ -458,12 +462,20 @@ class _Direction:
             precondition,
             gradient,
             tolerance,
-            2 * self.alpha * self.small,
+            partial(self._is_small, n_coef),
         )
         first = self.n_cg if first is None else first
         worn = not self.quadratic and self.n_cg > WORN * first
         self._kept = None if worn else (k, precondition, first)
         return solution
+
+    def _is_small(self, n_coef: int, residual: Array, rho: float) -> bool:
+        """Tell whether the gap that a residual leaves is as small as it need be."""
+        most = 2 * self.alpha * self.small
+        # alpha·P⁻¹ ≤ I: what is large here is large below, where it costs a product
+        if self.alpha * rho > most:
+            return False
+        return squared_gradient(self.problem.features, residual, n_coef) <= most
 
     def _keeps_one_of(self, outputs: "Outputs") -> bool:
         """Tell whether there is a preconditioner for as many directions."""
@@ -473,6 +485,6 @@ class _Direction:
         """Make P⁻¹, which serves until it is worn."""
         features = self.problem.features
         gram, rest = self.sample.mean_gram(
-            int(self.n_rows * features.r) if outputs.d == 1 else None
+            int(self.n_sums * features.r) if outputs.d == 1 else None
         )
         return direction_preconditioner(gram, rest, outputs, self.alpha, features)
