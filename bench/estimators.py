@@ -323,7 +323,7 @@ def _fit_large(name, X, y, rounds):
         times = [
             [least(1, model.fit, points[label][:n], y[:n])[0]
              for label, model in models.items()]
-            for _ in range(rounds if s < 4000 else 1)
+            for _ in range(rounds if s < 4000 else 2)
         ]  # fmt: skip
         seconds = np.min(times, axis=0)
         parts = (

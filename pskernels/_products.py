@@ -421,12 +421,16 @@ class Features(PlainFeatures):
         x *= np.sqrt(weight)
         n_sums = min(n_sums, self.n)
         step = max(self.r, MIN_GROUP_ROWS)  # at a time, or sums would fill memory
-        total = np.zeros((self.r + bordered,) * 2)
+        room = np.empty((min(step, n_sums), self.r + 1))
+        total = None
         for start in range(0, n_sums, step):
-            sums = np.zeros((min(step, n_sums - start), self.r + 1))
+            sums = room[: n_sums - start]
+            sums[:] = 0
             _linear.sum_rows(self.Z, x, start, n_sums, sums, self._pass_threads)
             rows = Features(sums if bordered else sums[:, :-1], self.n_threads)
-            total += rows.gram(np.ones(len(sums)))
+            gram = rows.gram(np.ones(len(sums)))
+            total = gram if total is None else np.add(total, gram, out=total)
+        assert total is not None  # there are rows
         return total
 
     def _border(self, weight: Array) -> Array:

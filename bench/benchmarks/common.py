@@ -93,7 +93,7 @@ def least(rounds, function, *arguments, **options):
     """(least seconds, last result) of several calls."""
     times = []
     for _ in range(rounds):
-        time.sleep(0.05)  # BLAS workers of the call before may still spin
+        time.sleep(0.2)  # BLAS workers of the call before may still spin
         start = time.perf_counter()
         result = function(*arguments, **options)
         times.append(time.perf_counter() - start)
