@@ -87,10 +87,10 @@ SMALL = 0.03
 # `python bench/estimators.py large_losses` has such fits.
 REFINED = 1e-3
 
-# Sums of points for each feature in a preconditioner (`Features.sketched_gram`), and a
-# first guess of the iterations: low, so that CG is tried, and what it took is known
-# from then on; `python bench/solvers.py large` shows it.
-N_SUMS = 4
+# Sums of points for each feature in a preconditioner (`Features.sketched_gram`), at
+# most, and a first guess of the iterations: low, so that CG is tried, and what it took
+# is known from then on; `python bench/solvers.py large` shows it.
+MOST_SUMS_OF_STEPS = 4.0
 CG_GUESS = 9
 # The squared loss, whose only step goes to the end, takes some 32 / sums**0.68
 # iterations (17, 14, 10 with 3, 4, 8 sums; r = 1,000, n = 32,000, normal points; 22 to
@@ -334,11 +334,10 @@ class _Direction:
         self.hessian = hessian
         # a single step, to the end, with one preconditioner for all that may follow
         self.quadratic = isinstance(self.problem.loss, Squared)
-        self.n_sums: float = N_SUMS
-        self.n_cg: float = CG_GUESS
-        if self.quadratic:
-            self.n_sums = _sums_for_squares(self.problem.features)
-            self.n_cg = ITERATIONS_OF_SQUARES / self.n_sums**POWER_OF_SUMS
+        self.n_sums = _sums_for_squares(self.problem.features)
+        self.n_cg: float = ITERATIONS_OF_SQUARES / self.n_sums**POWER_OF_SUMS
+        if not self.quadratic:
+            self.n_sums, self.n_cg = min(self.n_sums, MOST_SUMS_OF_STEPS), CG_GUESS
         self.small = 0.0  # a gap that steps need not fall below
         # (directions, P⁻¹, the iterations that it took at first), or None
         self._kept: tuple[int, Operator, float | None] | None = None
