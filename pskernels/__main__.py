@@ -110,6 +110,7 @@ def make_parser() -> argparse.ArgumentParser:
     predict = add("predict", run_predict, "predict the rows of a file by a model")
     predict.add_argument("model", help="what fit has written")
     predict.add_argument("file", help="CSV or Parquet")
+    predict.add_argument("--keep", help="columns of the file to write as well: id,name")
     predict.add_argument("--out", help="CSV file; else they are printed")
 
     bench = add("bench", run_bench, "sketches of a Gram matrix: time, memory, error")

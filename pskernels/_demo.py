@@ -76,7 +76,8 @@ def run(n: int, n_threads: int | None = None, plot: str | None = None) -> None:
     print(
         f"\nCertified: each fit of pskernels is within {max(gaps):.0e} of the least "
         "value that its\nobjective can have, relatively; a bound that is computed "
-        "with the fit, not a guess.\nMB are the peak that Python allocates; compiled "
+        "with the fit, not a guess.\nA learnt metric is several fits, and tells which "
+        "features matter.\nMB are the peak that Python allocates; compiled "
         "code of others may take more."
     )
     if plot:

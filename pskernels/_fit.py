@@ -85,7 +85,7 @@ def _describe_importances(model: "TableModel") -> str:
 def run_predict(options: Namespace) -> None:
     """Predict the rows of a file by a model, and write them."""
     from pskernels.estimators import load
-    from pskernels.table import TableModel, read_table
+    from pskernels.table import TableModel, check_name, read_table
 
     model = load(options.model)
     if not isinstance(model, TableModel):
@@ -94,7 +94,14 @@ def run_predict(options: Namespace) -> None:
             "pskernels fit"
         )
     frame = read_table(options.file)
+    kept = list(dict.fromkeys(_split(options.keep, "")))
+    for name in kept:
+        check_name(name, frame)
     found = model.predict(frame)
+    for position, name in enumerate(kept):
+        if name in found.columns:
+            raise ValueError(f"column {name!r} cannot be kept: it is predicted")
+        found.insert(position, name, frame[name].to_numpy())
     for name, count in model.count_unknown(frame).items():
         _tell(f"column {name!r}: {count:,} rows of kinds that the fit did not have")
     found.to_csv(options.out or sys.stdout, index=False)

@@ -146,7 +146,7 @@ def describe_columns(
         If a column is mostly numbers but not all; the message names column and row.
     """
     for name in (*categories, *left_out):
-        _check_name(name, frame)
+        check_name(name, frame)
     for name in frame.columns:
         if not isinstance(name, str):
             raise ValueError(f"names of columns must be texts, got {name!r}")
@@ -159,7 +159,8 @@ def describe_columns(
     return found
 
 
-def _check_name(name: str, frame: pd.DataFrame) -> None:
+def check_name(name: str, frame: pd.DataFrame) -> None:
+    """Check that a table has a column."""
     if name not in frame.columns:
         known = ", ".join(map(str, frame.columns))
         raise ValueError(f"there is no column {name!r}; the file has {known}")
@@ -208,7 +209,7 @@ def find_task(
     -------
     {"regression", "quantiles", "classes"}
     """
-    _check_name(target, frame)
+    check_name(target, frame)
     if classes and quantiles is not None:
         raise ValueError("there are quantiles of numbers, not of classes")
     if quantiles is not None:
@@ -436,7 +437,7 @@ class TableModel:
     def prepare(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Turn cells into numbers and texts, by what the columns were in the fit."""
         for name, _ in self.columns:
-            _check_name(name, frame)
+            check_name(name, frame)
         return _prepare(frame, self.columns)
 
     def count_unknown(self, frame: pd.DataFrame) -> dict[str, int]:
@@ -463,7 +464,7 @@ class TableModel:
             classes "accuracy" and "log-loss"; "of a constant" is what predicting the
             same for all of these rows would have.
         """
-        _check_name(self.target, frame)
+        check_name(self.target, frame)
         kept, y = take_targets(frame[self.target], self.task)
         if len(y) == 0:
             raise ValueError(f"no row has a {self.target!r} to compare with")

@@ -376,6 +376,14 @@ def test_what_cannot_be_calibrated_is_refused(params, message):
         SketchedKernelRegressor(**params).fit(X, y)
 
 
+def test_quantiles_have_two_calibrations():
+    X, y = draw(40, seed=0)
+    with pytest.raises(ValueError, match="calibration must be") as error:
+        SketchedQuantileRegressor(calibration="jackknife+").fit(X, y)
+    assert "cv+" in str(error.value)
+    assert str(error.value).count("jackknife+") == 1  # what was given
+
+
 def test_bad_input(tmp_path):
     X, y = draw(40, seed=0)
     model = SketchedKernelRegressor(calibration="split", random_state=0)

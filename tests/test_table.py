@@ -114,8 +114,13 @@ def test_fit_and_predict(houses, tmp_path, capsys):
     np.testing.assert_allclose(
         loaded.predict(new)["price"], predicted["price"], rtol=1e-12
     )
-    run("predict", model, tmp_path / "new.csv")
-    assert capsys.readouterr().out.splitlines()[0] == "price"
+    run("predict", model, tmp_path / "new.csv", "--keep", "town, id")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "town,id,price" and lines[1].startswith(f"Dax,{new['id'][0]},")
+    for name, message in (("age", "no column 'age'"), ("price", "it is predicted")):
+        with pytest.raises(SystemExit):
+            run("predict", model, tmp_path / "new.csv", "--keep", name)
+        assert message in capsys.readouterr().err
 
 
 def test_quantiles(houses, tmp_path, capsys):

@@ -37,7 +37,7 @@ from pskernels.sources import is_source
 if TYPE_CHECKING:
     from pskernels.features import BlockFeatures
 
-METHODS = ("split", "cv+", "jackknife+")
+METHODS = ("split", "cv+", "jackknife+")  # of which quantiles have the first two
 
 # Points that "split" holds out: a share of all, and at most so many, by which coverage
 # is off by 0.6 points (one standard deviation, at 90 %).
@@ -313,7 +313,7 @@ class CalibratesIntervals(_Estimator):
                 raise ValueError("groups are for intervals: choose a calibration")
             found: Self = super().fit(X, y, sample_weight, checkpoint=checkpoint)
             return found
-        method = check_option(self.calibration, "calibration", METHODS)
+        method = check_option(self.calibration, "calibration", self._calibrations)
         if is_source(X):
             raise ValueError(
                 f"calibration={method!r} needs points in memory; calibrate on some of "

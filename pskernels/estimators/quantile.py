@@ -24,7 +24,7 @@ from pskernels._validation import check_quantiles
 from pskernels.conformal import bound_by_folds
 from pskernels.distribution import QuantileDistribution
 from pskernels.estimators.base import SketchedMachine
-from pskernels.estimators.calibration import CalibratesIntervals, ColumnModel
+from pskernels.estimators.calibration import METHODS, CalibratesIntervals, ColumnModel
 from pskernels.estimators.defaults import is_auto
 from pskernels.losses import Loss, Pinball
 from pskernels.metrics import pinball_loss
@@ -227,6 +227,7 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         return found
 
     _symmetric = False
+    _calibrations = METHODS[:2]
 
     def _guess_interval(self, X: Any, coverage: float) -> Array:
         """Interpolate levels, without a calibration."""

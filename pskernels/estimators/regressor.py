@@ -25,7 +25,7 @@ from pskernels._validation import (
     check_positive,
 )
 from pskernels.estimators.base import SketchedMachine
-from pskernels.estimators.calibration import CalibratesIntervals, ColumnModel
+from pskernels.estimators.calibration import METHODS, CalibratesIntervals, ColumnModel
 from pskernels.estimators.defaults import default_alpha, is_auto
 from pskernels.features import as_features
 from pskernels.losses import (
@@ -270,6 +270,7 @@ random_state, verbose
         return gradients[:, None] if self._y_shape == (1,) else gradients
 
     _symmetric = True
+    _calibrations = METHODS
 
     def _check_calibrated(self, method: str, y: Any, weight: Any) -> None:
         super()._check_calibrated(method, y, weight)

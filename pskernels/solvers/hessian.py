@@ -11,7 +11,7 @@ were a multiple of the identity.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from scipy.linalg import lapack, lu_factor, lu_solve
@@ -265,7 +265,7 @@ def conjugate_gradients(
     precondition: Operator,
     b: Array,
     tolerance: float,
-    is_small: Callable[[Array, float], bool] | None = None,
+    is_small: Callable[[Array, Any], bool] | None = None,
 ) -> tuple[Array, int]:
     """Solve A·x = b, up to a share of the right-hand side, in P⁻¹: (x, iterations).
 
