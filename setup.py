@@ -72,7 +72,9 @@ switches = (
 BUILD = os.path.join("build", "-".join(switches) or "plain")
 
 # In `depends`, native files reach the sdist and trigger rebuilds.
-native_files = sorted(glob("src/*.pyx") + glob("src/*.pxd") + glob("src/*.h"))
+native_files = sorted(
+    glob("src/*.pyx") + glob("src/**/*.pxd", recursive=True) + glob("src/*.h")
+)
 
 # setuptools reads it too, for the wheel.  A month after the first date that a zip file
 # can hold, so that it is one in every time zone.
