@@ -1,6 +1,6 @@
 # What is called of SciPy's BLAS: declared here, so that SciPy and NumPy need not be
-# installed to build.  The functions come from the module of this name at run time, where
-# Cython compares all types; names of types are a part of that.
+# installed to build.  The functions come from the module of this name at run time,
+# where Cython compares all types; names of types are a part of that.
 
 ctypedef double d
 ctypedef float s
