@@ -35,7 +35,13 @@ def t_dot(
     n_threads: int,
 ) -> None: ...
 def sum_rows(
-    Z: Array, x: Array, first: int, stride: int, out: Array, n_threads: int
+    Z: Array,
+    x: Array,
+    rows: Indices,
+    first: int,
+    stride: int,
+    out: Array,
+    n_threads: int,
 ) -> None: ...
 def dot_outputs(
     Z: Array,

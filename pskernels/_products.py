@@ -46,8 +46,7 @@ GRAM_GRAIN = 2**20
 # Multiplications beyond which threads pay in any case: some milliseconds of them;
 # `python bench/outputs.py hundred` shows it.
 LONG_CALL = 2**25
-LONG_PASS = 2**23
-LONG_GRAM = 2**27
+LONG_GRAM = 2**29
 
 # Multiplications of one native call, well under half a second, and rows at least:
 # Ctrl-C is heard between calls.
@@ -337,7 +336,7 @@ class Features(PlainFeatures):
         work = n_rows * self.r
         if work < 2 * PASS_GRAIN:
             call(1)
-        elif work > LONG_PASS:
+        elif work > LONG_CALL:
             call(self._pass_threads)
         else:
             choice.run(call, n_rows)
@@ -414,23 +413,28 @@ class Features(PlainFeatures):
     ) -> Array:
         """Estimate `gram` by so many sums of rows, with random signs.
 
-        A count sketch of the rows, at the price of one pass: no row is left out, so
-        that it preconditions better than the Gram matrix of as many single rows.
+        A count sketch of all rows of some weight (none is negative), at the price of a
+        pass: no row is left out, so that it preconditions better than the Gram matrix
+        of as many single rows.
         """
-        x = np.random.default_rng(0).choice((-1.0, 1.0), size=self.n)
+        rng = np.random.default_rng(0)
+        x = rng.choice((-1.0, 1.0), size=self.n)
         x *= np.sqrt(weight)
-        n_sums = min(n_sums, self.n)
+        rows = rng.permutation(np.flatnonzero(weight))  # or periods would meet in sums
+        total = np.zeros((self.r + bordered,) * 2)
+        n_sums = min(n_sums, len(rows))
         step = max(self.r, MIN_GROUP_ROWS)  # at a time, or sums would fill memory
         room = np.empty((min(step, n_sums), self.r + 1))
-        total = None
         for start in range(0, n_sums, step):
             sums = room[: n_sums - start]
             sums[:] = 0
-            _linear.sum_rows(self.Z, x, start, n_sums, sums, self._pass_threads)
-            rows = Features(sums if bordered else sums[:, :-1], self.n_threads)
-            gram = rows.gram(np.ones(len(sums)))
-            total = gram if total is None else np.add(total, gram, out=total)
-        assert total is not None  # there are rows
+
+            def add(k: int, start: int = start, sums: Array = sums) -> None:
+                _linear.sum_rows(self.Z, x, rows, start, n_sums, sums, k)
+
+            self._run(self._t_dots, add, len(rows) * len(sums) // n_sums)
+            some = Features(sums if bordered else sums[:, :-1], self.n_threads)
+            total += some.gram(np.ones(len(sums)))
         return total
 
     def _border(self, weight: Array) -> Array:

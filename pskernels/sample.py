@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pskernels.outputs import Outputs
 
 MAX_BALANCING = 30
+# Above this share of the points, sums of them cost as much as all, and say less.
+SKETCHED = 0.5
 
 
 def _every(action: str) -> Callable[..., None]:
@@ -578,11 +580,11 @@ class Block:
     def mean_gram(self, share: float) -> tuple[Array, float]:
         """Find (Gram matrix, Σ h) of the mean curvatures.
 
-        By sums of points, if they are to be a share of the points with a curvature.
+        By sums of points, if they are to be a small share of those with a curvature.
         """
         h = self._mean_curvature
-        if share < 1:
-            n_sums = max(1, int(share * np.count_nonzero(h)))
+        if share < SKETCHED:
+            n_sums = math.ceil(share * np.count_nonzero(h))
             inner = self.features.inner
             return inner.sketched_gram(h, n_sums, self.fit_intercept), h.sum()
         return self._gram(h), h.sum()

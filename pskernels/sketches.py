@@ -130,7 +130,7 @@ class Sketch:
             (end - start, self.shape[1]), self.indices[kept], rows[:, kept], self.scale
         )
 
-    def to_scipy(self) -> sp.csc_array[Any]:
+    def to_scipy(self) -> "sp.csc_array[Any]":
         """Convert S to a scipy.sparse.csc_array of shape (s, n)."""
         weights = sp.coo_array(self.scaled_weights())
         columns = self.indices[weights.col]
@@ -242,7 +242,7 @@ def _checked_range(
 
 def _csc_without_null_columns(
     values: Array, rows: Indices, columns: Indices, shape: tuple[int, int]
-) -> tuple[Indices, sp.csc_array[Any]]:
+) -> "tuple[Indices, sp.csc_array[Any]]":
     """Make indices and S_SG of entries in any order; entries at one place add up."""
     order = np.argsort(columns, kind="stable")  # merges rows, which are sorted
     columns = columns[order]

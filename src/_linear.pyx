@@ -37,10 +37,12 @@ cdef extern from "linear.h" nogil:
                         double *out)
     void psk_dot_float(intp_t n, intp_t r, const float *Z, const double *v,
                        double *out)
-    void psk_t_dot_double(intp_t n, intp_t stride, intp_t r, const double *Z,
-                          const double *x, const double *v, double *out)
-    void psk_t_dot_float(intp_t n, intp_t stride, intp_t r, const float *Z,
-                         const double *x, const double *v, double *out)
+    void psk_t_dot_double(intp_t n, intp_t stride, const intp_t *listed, intp_t r,
+                          const double *Z, const double *x, const double *v,
+                          double *out)
+    void psk_t_dot_float(intp_t n, intp_t stride, const intp_t *listed, intp_t r,
+                         const float *Z, const double *x, const double *v,
+                         double *out)
     void psk_gather_double(intp_t n_rows, const intp_t *rows, const double *weight,
                            intp_t r, const double *Z, intp_t start, intp_t end,
                            double *out)
@@ -201,34 +203,37 @@ def t_dot(
         start = n * group // n_groups
         end = n * (group + 1) // n_groups
         if real_t is double:
-            psk_t_dot_double(end - start, 1, r, &Z[start, 0], &x[start], v_data,
-                             &partial[group, 0])
+            psk_t_dot_double(end - start, 1, NULL, r, &Z[start, 0], &x[start],
+                             v_data, &partial[group, 0])
         else:
-            psk_t_dot_float(end - start, 1, r, &Z[start, 0], &x[start], v_data,
-                            &partial[group, 0])
+            psk_t_dot_float(end - start, 1, NULL, r, &Z[start, 0], &x[start],
+                            v_data, &partial[group, 0])
 
 
 def sum_rows(
     const real_t[:, ::1] Z,       # IN  (n, r)
-    const double[::1] x,          # IN  (n,), rows whose x is 0 are not read
-    intp_t first,                 # IN  < n
-    intp_t stride,
-    double[:, ::1] out,           # OUT (n_sums, r + 1), zeros
+    const double[::1] x,          # IN  (n,)
+    const intp_t[::1] rows,       # IN  (n_rows,)
+    intp_t first,
+    intp_t stride,                # IN  > 0
+    double[:, ::1] out,           # OUT (n_sums, r + 1), zeros; n_sums ≤ n_rows - first
     int n_threads,
 ):
-    """out[b] := Σ x[i]·[Z 1][i] over i = first + b, and every stride-th row behind"""
+    """out[b] := Σ x[i]·[Z 1][i] over i = rows[first + b], and every stride-th behind"""
     cdef:
-        intp_t n = Z.shape[0]
+        intp_t n_rows = rows.shape[0]
         intp_t r = Z.shape[1]
-        intp_t n_sums = min(out.shape[0], n - first)
-        intp_t b, i
+        intp_t n_sums = out.shape[0]
+        intp_t b, k
     for b in prange(n_sums, nogil=True, num_threads=n_threads,
                     use_threads_if=n_threads > 1, schedule="static"):
-        i = first + b
+        k = first + b
         if real_t is double:
-            psk_t_dot_double(n - i, stride, r, &Z[i, 0], &x[i], NULL, &out[b, 0])
+            psk_t_dot_double(n_rows - k, stride, &rows[k], r, &Z[0, 0], &x[0], NULL,
+                             &out[b, 0])
         else:
-            psk_t_dot_float(n - i, stride, r, &Z[i, 0], &x[i], NULL, &out[b, 0])
+            psk_t_dot_float(n_rows - k, stride, &rows[k], r, &Z[0, 0], &x[0], NULL,
+                            &out[b, 0])
 
 
 cdef const double *as_doubles(

@@ -19,7 +19,7 @@
  * block that the first cache has room for, beside the block in use. */
 enum { ROWS = 4, LANES = 8, EXACT_BLOCK = 256, CHUNK = 64, LINE = 64, NEAR = 8192 };
 
-INLINE intptr_t least(intptr_t a, intptr_t b)
+INLINE intptr_t smaller(intptr_t a, intptr_t b)
 {
     return a < b ? a : b;
 }
@@ -48,7 +48,7 @@ INLINE void fetch_##REAL(ahead_##REAL *next, intptr_t r, intptr_t count)       \
     const int near = ROWS * r * (intptr_t)sizeof(REAL) <= NEAR;                \
     while (count > 0 && next->k < ROWS) {                                      \
         const REAL *row = next->rows[next->k];                                 \
-        const intptr_t start = next->j, end = least(start + count, r);         \
+        const intptr_t start = next->j, end = smaller(start + count, r);         \
         if (near)                                                              \
             for (intptr_t j = start; j < end; j += step)                       \
                 __builtin_prefetch(row + j, 0, 3);                             \
@@ -66,7 +66,7 @@ INLINE void list_rows_##REAL(                                                  \
     intptr_t n, intptr_t r, const REAL *Z, intptr_t i, const REAL *rows[ROWS]) \
 {                                                                              \
     for (int k = 0; k < ROWS; k++)                                             \
-        rows[k] = Z + least(i + k, n - 1) * r;                                 \
+        rows[k] = Z + smaller(i + k, n - 1) * r;                                 \
 }                                                                              \
                                                                                \
 /* sums[k] = rows[k] . v */                                                    \
@@ -77,7 +77,7 @@ INLINE void dot_block_##REAL(                                                  \
     const REAL *z0 = rows[0], *z1 = rows[1], *z2 = rows[2], *z3 = rows[3];     \
     double s0 = 0, s1 = 0, s2 = 0, s3 = 0;                                     \
     for (intptr_t start = 0; start < r; start += CHUNK) {                      \
-        const intptr_t end = least(r, start + CHUNK);                          \
+        const intptr_t end = smaller(r, start + CHUNK);                          \
         fetch_##REAL(next, r, share * CHUNK);                                  \
         SIMD_SUM(s0, s1, s2, s3)                                               \
         for (intptr_t j = start; j < end; j++) {                               \
@@ -101,7 +101,7 @@ INLINE void add_block_##REAL(                                                  \
     const REAL *z0 = rows[0], *z1 = rows[1], *z2 = rows[2], *z3 = rows[3];     \
     const double x0 = x[0], x1 = x[1], x2 = x[2], x3 = x[3];                   \
     for (intptr_t start = 0; start < r; start += CHUNK) {                      \
-        const intptr_t end = least(r, start + CHUNK);                          \
+        const intptr_t end = smaller(r, start + CHUNK);                          \
         fetch_##REAL(next, r, share * CHUNK);                                  \
         SIMD                                                                   \
         for (intptr_t j = start; j < end; j++)                                 \
@@ -123,7 +123,7 @@ CLONES(void, psk_range_##REAL,                                                 \
         const REAL *z0 = rows[0], *z1 = rows[1], *z2 = rows[2], *z3 = rows[3]; \
         const double is1 = i + 1 < n, is2 = i + 2 < n, is3 = i + 3 < n;        \
         for (intptr_t start = 0; start < r; start += CHUNK) {                  \
-            const intptr_t end = least(r, start + CHUNK);                      \
+            const intptr_t end = smaller(r, start + CHUNK);                      \
             fetch_##REAL(&next, r, ROWS * CHUNK);                              \
             SIMD                                                               \
             for (intptr_t j = start; j < end; j++) {                           \
@@ -217,17 +217,21 @@ CLONES(void, psk_dot_##REAL,                                                   \
 }                                                                              \
                                                                                \
 /* The next of rows i, i + stride … whose x is not 0, with their x; returns where to\
- * go on.  If fewer than ROWS are left, another one takes their place: its x is 0. */\
+ * go on.  If fewer than ROWS are left, another one takes their place: its x is 0.\
+ * `listed` are the numbers of the rows, or NULL. */                           \
 INLINE intptr_t next_block_##REAL(                                             \
-    intptr_t n, intptr_t stride, intptr_t r, const REAL *Z, const double *x,   \
-    intptr_t i, const REAL *rows[ROWS], double *factors, int *filled)          \
+    intptr_t n, intptr_t stride, const intptr_t *listed, intptr_t r, const REAL *Z,\
+    const double *x, intptr_t i, const REAL *rows[ROWS], double *factors,      \
+    int *filled)                                                               \
 {                                                                              \
     *filled = 0;                                                               \
-    for (; i < n && *filled < ROWS; i += stride)                               \
-        if (x[i] != 0) {                                                       \
-            rows[*filled] = Z + i * r;                                         \
-            factors[(*filled)++] = x[i];                                       \
+    for (; i < n && *filled < ROWS; i += stride) {                             \
+        const intptr_t row = listed ? listed[i] : i;                           \
+        if (x[row] != 0) {                                                     \
+            rows[*filled] = Z + row * r;                                       \
+            factors[(*filled)++] = x[row];                                     \
         }                                                                      \
+    }                                                                          \
     for (int k = *filled; k < ROWS; k++) {                                     \
         rows[k] = *filled > 0 ? rows[0] : Z;                                   \
         factors[k] = 0;                                                        \
@@ -236,22 +240,23 @@ INLINE intptr_t next_block_##REAL(                                             \
 }                                                                              \
                                                                                \
 /* out[:r] += Z^T f and out[r] += sum f, where f = x * (Z v[:r] + v[r]), or    \
- * f = x if v is NULL, over rows 0, stride, 2 * stride …  Those whose x is 0 are not\
- * read. */                                                                    \
+ * f = x if v is NULL, over rows 0, stride, 2 * stride … of those that are listed, or\
+ * of all.  Rows whose x is 0 are not read. */                                 \
 CLONES(void, psk_t_dot_##REAL,                                                 \
-    (intptr_t n, intptr_t stride, intptr_t r, const REAL *Z, const double *x,  \
-     const double *v, double *out),                                            \
-    (n, stride, r, Z, x, v, out))                                              \
+    (intptr_t n, intptr_t stride, const intptr_t *listed, intptr_t r,          \
+     const REAL *Z, const double *x, const double *v, double *out),            \
+    (n, stride, listed, r, Z, x, v, out))                                      \
 {                                                                              \
     const REAL *rows[ROWS];                                                    \
     double factors[ROWS], next_factors[ROWS], sums[ROWS], total = 0;           \
     const int share = v ? ROWS / 2 : ROWS; /* of what each product asks for */ \
     int filled, next_filled;                                                   \
-    intptr_t i = next_block_##REAL(n, stride, r, Z, x, 0, rows, factors, &filled);\
+    intptr_t i = next_block_##REAL(                                            \
+        n, stride, listed, r, Z, x, 0, rows, factors, &filled);                \
     while (filled > 0) {                                                       \
         ahead_##REAL next = {.j = 0};                                          \
         i = next_block_##REAL(                                                 \
-            n, stride, r, Z, x, i, next.rows, next_factors, &next_filled);     \
+            n, stride, listed, r, Z, x, i, next.rows, next_factors, &next_filled);\
         if (v) {                                                               \
             dot_block_##REAL(r, rows, v, sums, &next, share);                  \
             for (int k = 0; k < ROWS; k++)                                     \
@@ -275,16 +280,19 @@ INLINE void dot_pair_##REAL(                                                   \
 {                                                                              \
     const REAL *z0 = rows[0], *z1 = rows[1], *z2 = rows[2], *z3 = rows[3];     \
     double s0 = 0, s1 = 0, s2 = 0, s3 = 0, t0 = 0, t1 = 0, t2 = 0, t3 = 0;     \
-    SIMD_SUM(s0, s1, s2, s3, t0, t1, t2, t3)                                   \
-    for (intptr_t j = 0; j < r; j++) {                                         \
-        s0 += z0[j] * v[j];                                                    \
-        s1 += z1[j] * v[j];                                                    \
-        s2 += z2[j] * v[j];                                                    \
-        s3 += z3[j] * v[j];                                                    \
-        t0 += z0[j] * w[j];                                                    \
-        t1 += z1[j] * w[j];                                                    \
-        t2 += z2[j] * w[j];                                                    \
-        t3 += z3[j] * w[j];                                                    \
+    for (intptr_t start = 0; start < r; start += CHUNK) {                      \
+        const intptr_t end = smaller(r, start + CHUNK);                        \
+        SIMD_SUM(s0, s1, s2, s3, t0, t1, t2, t3)                               \
+        for (intptr_t j = start; j < end; j++) {                               \
+            s0 += z0[j] * v[j];                                                \
+            s1 += z1[j] * v[j];                                                \
+            s2 += z2[j] * v[j];                                                \
+            s3 += z3[j] * v[j];                                                \
+            t0 += z0[j] * w[j];                                                \
+            t1 += z1[j] * w[j];                                                \
+            t2 += z2[j] * w[j];                                                \
+            t3 += z3[j] * w[j];                                                \
+        }                                                                      \
     }                                                                          \
     double all[2 * ROWS] = {s0, s1, s2, s3, t0, t1, t2, t3};                   \
     for (int k = 0; k < 2 * ROWS; k++)                                         \

@@ -13,7 +13,11 @@ from pskernels._exact import exact_product
 from pskernels._products import Features, form_columns
 from pskernels._threads import single_threaded_blas
 from pskernels.features import MOST_ROUNDING, FactoredFeatures, FeatureBlocks
+from pskernels.objective import Problem
+from pskernels.outputs import Outputs
+from pskernels.sample import Sample
 from pskernels.solvers import Newton
+from pskernels.solvers.hessian import hessian_product, squared_gradient
 
 WIDE = np.longdouble
 
@@ -53,6 +57,46 @@ def test_products(n, r, dtype, rng):
         assert one.shape == expected.shape
         tolerance = 1e-12 if one.dtype == np.float64 else 1e-5
         assert relative_error(one, expected) < tolerance
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_systems_are_those_of_inner_coordinates(outputs, fit_intercept, rng):
+    """H·v against the dense Hessian, and |gradient|², where θ = W⁻¹·β."""
+    n, r, alpha = 90, 5, 0.3
+    Z = rng.normal(size=(n, r))
+    Y, weight = rng.normal(size=(outputs, n)), rng.uniform(size=n)
+    F = factor(Z, rng)
+    coupled = Outputs.independent(outputs)
+    problem = Problem(F, psk.Logistic(), np.sign(Y), weight, coupled, fit_intercept, 1)
+    sample = Sample(problem)
+    theta, b = rng.normal(size=(outputs, r)), rng.normal(size=outputs) * fit_intercept
+    sample.place(theta, b)
+    sample.differentiate(0.0)
+    u = theta @ Z.T + b[:, None]
+    shares = 1 / (1 + np.exp(-u))
+    curvature = weight / weight.sum() * shares * (1 - shares)
+    bordered = np.column_stack([Z, np.ones(n)]) if fit_intercept else Z
+    penalty = alpha * np.diag(np.arange(bordered.shape[1]) < r)
+    to_theta = np.eye(bordered.shape[1])
+    to_theta[:r, :r] = np.linalg.inv(F.W)  # θ = W⁻¹·β, and b is b
+    v = rng.normal(size=(outputs, bordered.shape[1]))
+    expected = np.stack(
+        [
+            to_theta.T @ (bordered.T @ (h[:, None] * bordered) + penalty) @ to_theta @ x
+            for h, x in zip(curvature, v, strict=True)
+        ]
+    )
+
+    def flat(rows):  # coefficients of all outputs, then intercepts
+        return np.append(rows[:, :r], rows[:, r:])
+
+    with single_threaded_blas():
+        found = hessian_product(sample, coupled, alpha)(flat(v))
+    assert relative_error(found, flat(expected)) < 1e-12
+    gradient = np.linalg.solve(to_theta.T, v.T)  # in coordinates of θ
+    square = squared_gradient(F, flat(v), outputs * r)
+    assert square == pytest.approx((gradient**2).sum(), rel=1e-12)
 
 
 def test_exact_product(rng):

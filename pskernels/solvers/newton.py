@@ -92,13 +92,13 @@ REFINED = 1e-3
 # is known from then on; `python bench/solvers.py large` shows it.
 MOST_SUMS_OF_STEPS = 4.0
 CG_GUESS = 9
-# The squared loss, whose only step goes to the end, takes some 32 / sums**0.68
+# The squared loss, whose only step goes to the end, takes some 30 / sums**0.56
 # iterations (17, 14, 10 with 3, 4, 8 sums; r = 1,000, n = 32,000, normal points; 22 to
 # 8 with 1.5 to 8 for r = 2,000; 11 to 6 for protein_casp): as many sums as balance
 # these with the Gram matrix; `python bench/estimators.py large` has such fits.
-ITERATIONS_OF_SQUARES = 32.0
-POWER_OF_SUMS = 0.68
-MOST_SUMS = 10.0
+ITERATIONS_OF_SQUARES = 30.0
+POWER_OF_SUMS = 0.56
+LEAST_SUMS, MOST_SUMS = 1.5, 10.0
 # A multiplication in a pass over Z waits for memory, one in a Gram matrix does not:
 # 4 to 6 times as long, measured for r from 400 to 2,000 and n from 10,000 to 100,000.
 # A Cholesky factorisation, by one thread, is worth so many of them, times r³.  And
@@ -315,13 +315,16 @@ class _State:
         self.exact = True  # nothing is summed up
 
 
-def _sums_for_squares(features: "AnyFeatures") -> float:
-    """Find the sums for each feature where their Gram matrix and CG cost least."""
+def _balanced_sums(features: "AnyFeatures") -> float:
+    """Find the sums for each feature where their Gram matrix and CG cost least.
+
+    CG to the end, as for the squared loss.
+    """
     n, r = features.n, features.r
     iteration = 2 * n * PASS_COST + SOLVE_COST * r  # r times as many multiplications
     balance = 2 * POWER_OF_SUMS * ITERATIONS_OF_SQUARES * iteration / r**2
-    found: float = min(max(1.5, balance ** (1 / (1 + POWER_OF_SUMS))), MOST_SUMS)
-    return found
+    found: float = balance ** (1 / (1 + POWER_OF_SUMS))
+    return min(max(LEAST_SUMS, found), MOST_SUMS)
 
 
 class _Direction:
@@ -334,7 +337,7 @@ class _Direction:
         self.hessian = hessian
         # a single step, to the end, with one preconditioner for all that may follow
         self.quadratic = isinstance(self.problem.loss, Squared)
-        self.n_sums = _sums_for_squares(self.problem.features)
+        self.n_sums = _balanced_sums(self.problem.features)
         self.n_cg: float = ITERATIONS_OF_SQUARES / self.n_sums**POWER_OF_SUMS
         if not self.quadratic:
             self.n_sums, self.n_cg = min(self.n_sums, MOST_SUMS_OF_STEPS), CG_GUESS
@@ -436,6 +439,7 @@ class _Direction:
         if outputs.d == 1:
             made = (self.n_sums / 2 + CHOLESKY_COST) * r * r
             cg = self.n_cg * 2 * n_active * PASS_COST
+            made += n_active * PASS_COST  # sums of points
         else:
             n = self.problem.features.n
             made = n * r / 2 + CHOLESKY_COST * k * r * r
@@ -471,7 +475,8 @@ class _Direction:
     def _is_small(self, n_coef: int, residual: Array, rho: float) -> bool:
         """Tell whether the gap that a residual leaves is as small as it need be."""
         most = 2 * self.alpha * self.small
-        # alpha·P⁻¹ ≤ I: what is large here is large below, where it costs a product
+        # alpha·P⁻¹ ≤ I, but for intercepts: what is large here is large below, where
+        # it costs a product
         if self.alpha * rho > most:
             return False
         return squared_gradient(self.problem.features, residual, n_coef) <= most
