@@ -69,7 +69,8 @@ random_state, verbose
         Move the ends of `predict_interval` so that they keep their coverage [1]_: by a
         quarter of the points (at most 2,500), which the machine does not see, or by
         five folds, for some six times the time and no loss of points.  The two ends
-        are moved by themselves: each side misses half of what is left.
+        are moved by themselves: each side misses half of what is left.  `predict` is
+        as without one; `predict_distribution` has levels that are moved.
     fit_intercept, solver, tol, max_iter, feature_storage, warm_start
         As for `SketchedKernelRegressor`.
 
