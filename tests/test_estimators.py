@@ -422,7 +422,7 @@ def test_float32_is_kept(estimator, rng):
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
 def test_sparse_points(estimator, rng):
-    X = sp.random_array((300, 50), density=0.1, rng=rng, format="csr")
+    X = sp.random_array((300, 50), density=0.1, random_state=rng, format="csr")
     y = np.asarray(X.sum(axis=1)).ravel()
     method = "transform" if hasattr(estimator, "transform") else "predict"
     if isinstance(estimator, SketchedKernelClassifier):

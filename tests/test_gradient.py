@@ -119,7 +119,7 @@ def test_far_points_keep_their_digits(dtype, rng):
 def test_sparse_points(rng):
     import scipy.sparse as sp
 
-    X = sp.random_array((40, 30), density=0.2, rng=rng, format="csr")
+    X = sp.random_array((40, 30), density=0.2, random_state=rng, format="csr")
     b = rng.normal(size=40)
     found = psk.kernel_gradient(X, None, b, gamma=GAMMA)
     np.testing.assert_allclose(
@@ -246,7 +246,7 @@ def test_diagonals_in_a_metric(kernel, rng):
 def test_metrics_of_sparse_points(rng):
     import scipy.sparse as sp
 
-    X = sp.random_array((100, 2000), density=0.01, rng=rng, format="csr")
+    X = sp.random_array((100, 2000), density=0.01, random_state=rng, format="csr")
     L = rng.uniform(size=2000)
     B = rng.normal(size=100)
     found = psk.kernel_matmul(X, None, B, gamma=0.5, metric=L)

@@ -129,7 +129,7 @@ def test_the_median_rule_keeps_to_the_limit(kernel, rng):
 
 
 def test_the_median_rule_of_sparse_points_keeps_to_the_limit(rng):
-    X = sp.random_array((2000, 300_000), density=2e-4, rng=rng, format="csr")
+    X = sp.random_array((2000, 300_000), density=2e-4, random_state=rng, format="csr")
     limit = 100 * MB
     with peak_below(limit):
         result = psk.sketch_gram(

@@ -118,7 +118,7 @@ def test_pickle_and_skops(name, how, rng):
 
 
 def test_sparse_landmarks_and_float32(rng, tmp_path):
-    X = sp.random_array((200, 30), density=0.2, rng=rng, format="csr")
+    X = sp.random_array((200, 30), density=0.2, random_state=rng, format="csr")
     y = X.sum(axis=1)
     for points in (X, X.astype(np.float32), X.toarray().astype(np.float32)):
         model = SketchedKernelRegressor(**SMALL).fit(points, y)

@@ -157,7 +157,7 @@ def test_what_is_wrong_is_named():
 
 
 def test_room_behind_the_entries_does_not_count(rng):
-    X = sp.random_array((300, 20), density=0.2, rng=rng, format="csr")
+    X = sp.random_array((300, 20), density=0.2, random_state=rng, format="csr")
     roomy = X.copy()
     roomy.data = np.append(X.data, [np.nan, 1.0])
     roomy.indices = np.append(X.indices, [0, 10**6]).astype(X.indices.dtype)
@@ -196,7 +196,7 @@ CALLS = {
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("call", CALLS)
 def test_sparse_arrays_with_wrong_parts_are_refused(call, form, rng):
-    X = sp.random_array((300, 20), density=0.2, rng=rng).toarray()
+    X = sp.random_array((300, 20), density=0.2, random_state=rng).toarray()
     with pytest.raises(ValueError, match="of (X|weights)|exceeds matrix dimension"):
         CALLS[call](spoil(X, form))
 
@@ -228,7 +228,7 @@ def test_weights_that_were_changed_are_refused_wherever_they_are_used(use, rng):
 
 @pytest.mark.parametrize("d", [20, 5000])  # dense blocks, and scalar products
 def test_landmarks_that_were_changed_are_refused(d, rng):
-    X = sp.random_array((300, d), density=0.01, rng=rng, format="csr")
+    X = sp.random_array((300, d), density=0.01, random_state=rng, format="csr")
     fitted = psk.FeatureMap(gamma=1.0, random_state=0).fit(X)
     fitted.landmarks_.indices[0] = 10**8
     with pytest.raises(ValueError, match="indices of landmarks"):

@@ -845,6 +845,8 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
                     "sample_weight must have a finite sum, but it overflows float64; "
                     "divide all weights by the largest one"
                 )
+            if not checked.any():  # older scikit-learn does not check it
+                raise ValueError("sample_weight must have at least one non-zero weight")
             weight = checked
         return X, y, weight
 
