@@ -31,18 +31,18 @@ cdef extern from "linear.h" nogil:
                             double *sums)
     void psk_exact_t_float(intp_t n, intp_t r, const float *Z, const double *x,
                            double *sums)
-    void psk_range_double(intp_t n, intp_t r, const double *Z, double *range)
-    void psk_range_float(intp_t n, intp_t r, const float *Z, double *range)
+    void psk_range_double(intp_t n, intp_t r, const double *Z, double *range, int ahead)
+    void psk_range_float(intp_t n, intp_t r, const float *Z, double *range, int ahead)
     void psk_dot_double(intp_t n, intp_t r, const double *Z, const double *v,
-                        double *out)
+                        double *out, int ahead)
     void psk_dot_float(intp_t n, intp_t r, const float *Z, const double *v,
-                       double *out)
+                       double *out, int ahead)
     void psk_t_dot_double(intp_t n, intp_t stride, const intp_t *listed, intp_t r,
                           const double *Z, const double *x, const double *v,
-                          double *out)
+                          double *out, int ahead)
     void psk_t_dot_float(intp_t n, intp_t stride, const intp_t *listed, intp_t r,
                          const float *Z, const double *x, const double *v,
-                         double *out)
+                         double *out, int ahead)
     void psk_gather_double(intp_t n_rows, const intp_t *rows, const double *weight,
                            intp_t r, const double *Z, intp_t start, intp_t end,
                            double *out)
@@ -71,6 +71,7 @@ cdef enum:
     FEW = 6              # outputs for which BLAS does not reach the speed of linear.h
     OUTPUT_ROWS = 256    # rows at a time for more of them
     TRIANGLE_ROWS = 1024    # BLAS packs the triangle anew for each of them
+    CACHED = 1 << 23     # bytes of Z that a cache may keep from pass to pass
 
 OUTPUT_BLOCK = OUTPUT_ROWS
 GRAM_BUFFER = 2 * GRAM_ROWS * TILE
@@ -88,6 +89,11 @@ cdef int to_int(intp_t number) except? -1:
     return <int>number
 
 
+cdef bint is_long(const real_t[:, ::1] Z) noexcept nogil:
+    """Tell whether Z is too large for a cache, so that its rows are asked for ahead."""
+    return Z.shape[0] * Z.shape[1] * <intp_t>sizeof(real_t) > CACHED
+
+
 def column_range(
     const real_t[:, ::1] Z,       # IN  (n, r)
     double[:, :, ::1] partial,    # INOUT (n_groups, 3, r): sums, minima, maxima
@@ -96,6 +102,7 @@ def column_range(
     """Find sums, minima and maxima of the columns of Z, for each group of rows."""
     cdef:
         intp_t n = Z.shape[0]
+        bint ahead = is_long(Z)
         intp_t n_groups = partial.shape[0]
         intp_t group, start, end
     for group in prange(n_groups, nogil=True, num_threads=n_threads,
@@ -104,10 +111,10 @@ def column_range(
         end = n * (group + 1) // n_groups
         if real_t is double:
             psk_range_double(end - start, Z.shape[1], &Z[start, 0],
-                             &partial[group, 0, 0])
+                             &partial[group, 0, 0], ahead)
         else:
             psk_range_float(end - start, Z.shape[1], &Z[start, 0],
-                            &partial[group, 0, 0])
+                            &partial[group, 0, 0], ahead)
 
 
 def dot(
@@ -118,6 +125,7 @@ def dot(
 ):
     """out := Z·v"""
     cdef:
+        bint ahead = is_long(Z)
         intp_t n = Z.shape[0]
         intp_t r = Z.shape[1]
         intp_t chunk, start, n_rows
@@ -127,9 +135,9 @@ def dot(
         start = chunk * DOT_ROWS
         n_rows = min(<intp_t>DOT_ROWS, n - start)
         if real_t is double:
-            psk_dot_double(n_rows, r, &Z[start, 0], &v[0], &out[start])
+            psk_dot_double(n_rows, r, &Z[start, 0], &v[0], &out[start], ahead)
         else:
-            psk_dot_float(n_rows, r, &Z[start, 0], &v[0], &out[start])
+            psk_dot_float(n_rows, r, &Z[start, 0], &v[0], &out[start], ahead)
 
 
 def exact_residuals(
@@ -195,6 +203,7 @@ def t_dot(
         intp_t r = Z.shape[1]
         intp_t n_groups = partial.shape[0]
         const double *v_data = NULL
+        bint ahead = is_long(Z)
         intp_t group, start, end
     if v is not None:
         v_data = &v[0]
@@ -204,10 +213,10 @@ def t_dot(
         end = n * (group + 1) // n_groups
         if real_t is double:
             psk_t_dot_double(end - start, 1, NULL, r, &Z[start, 0], &x[start],
-                             v_data, &partial[group, 0])
+                             v_data, &partial[group, 0], ahead)
         else:
             psk_t_dot_float(end - start, 1, NULL, r, &Z[start, 0], &x[start],
-                            v_data, &partial[group, 0])
+                            v_data, &partial[group, 0], ahead)
 
 
 def sum_rows(
@@ -224,16 +233,17 @@ def sum_rows(
         intp_t n_rows = rows.shape[0]
         intp_t r = Z.shape[1]
         intp_t n_sums = out.shape[0]
+        bint ahead = is_long(Z)
         intp_t b, k
     for b in prange(n_sums, nogil=True, num_threads=n_threads,
                     use_threads_if=n_threads > 1, schedule="static"):
         k = first + b
         if real_t is double:
             psk_t_dot_double(n_rows - k, stride, &rows[k], r, &Z[0, 0], &x[0], NULL,
-                             &out[b, 0])
+                             &out[b, 0], ahead)
         else:
             psk_t_dot_float(n_rows - k, stride, &rows[k], r, &Z[0, 0], &x[0], NULL,
-                            &out[b, 0])
+                            &out[b, 0], ahead)
 
 
 cdef const double *as_doubles(

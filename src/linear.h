@@ -4,7 +4,7 @@
  * a certificate needs the digits.  Rows are taken ROWS at a time, so that the
  * vector that they share is loaded once for all of them.  So many short streams are
  * more than processors foresee: the rows of the next block are asked for while
- * those of this one are multiplied.
+ * those of this one are multiplied, where `ahead` says that Z is in no cache.
  */
 #ifndef PSK_LINEAR_H
 #define PSK_LINEAR_H
@@ -48,7 +48,7 @@ INLINE void fetch_##REAL(ahead_##REAL *next, intptr_t r, intptr_t count)       \
     const int near = ROWS * r * (intptr_t)sizeof(REAL) <= NEAR;                \
     while (count > 0 && next->k < ROWS) {                                      \
         const REAL *row = next->rows[next->k];                                 \
-        const intptr_t start = next->j, end = smaller(start + count, r);         \
+        const intptr_t start = next->j, end = smaller(start + count, r);       \
         if (near)                                                              \
             for (intptr_t j = start; j < end; j += step)                       \
                 __builtin_prefetch(row + j, 0, 3);                             \
@@ -66,7 +66,7 @@ INLINE void list_rows_##REAL(                                                  \
     intptr_t n, intptr_t r, const REAL *Z, intptr_t i, const REAL *rows[ROWS]) \
 {                                                                              \
     for (int k = 0; k < ROWS; k++)                                             \
-        rows[k] = Z + smaller(i + k, n - 1) * r;                                 \
+        rows[k] = Z + smaller(i + k, n - 1) * r;                               \
 }                                                                              \
                                                                                \
 /* sums[k] = rows[k] . v */                                                    \
@@ -77,7 +77,7 @@ INLINE void dot_block_##REAL(                                                  \
     const REAL *z0 = rows[0], *z1 = rows[1], *z2 = rows[2], *z3 = rows[3];     \
     double s0 = 0, s1 = 0, s2 = 0, s3 = 0;                                     \
     for (intptr_t start = 0; start < r; start += CHUNK) {                      \
-        const intptr_t end = smaller(r, start + CHUNK);                          \
+        const intptr_t end = smaller(r, start + CHUNK);                        \
         fetch_##REAL(next, r, share * CHUNK);                                  \
         SIMD_SUM(s0, s1, s2, s3)                                               \
         for (intptr_t j = start; j < end; j++) {                               \
@@ -101,7 +101,7 @@ INLINE void add_block_##REAL(                                                  \
     const REAL *z0 = rows[0], *z1 = rows[1], *z2 = rows[2], *z3 = rows[3];     \
     const double x0 = x[0], x1 = x[1], x2 = x[2], x3 = x[3];                   \
     for (intptr_t start = 0; start < r; start += CHUNK) {                      \
-        const intptr_t end = smaller(r, start + CHUNK);                          \
+        const intptr_t end = smaller(r, start + CHUNK);                        \
         fetch_##REAL(next, r, share * CHUNK);                                  \
         SIMD                                                                   \
         for (intptr_t j = start; j < end; j++)                                 \
@@ -111,8 +111,8 @@ INLINE void add_block_##REAL(                                                  \
                                                                                \
 /* Sums, minima and maxima of columns, taken further: range is (3, r). */      \
 CLONES(void, psk_range_##REAL,                                                 \
-    (intptr_t n, intptr_t r, const REAL *Z, double *range),                    \
-    (n, r, Z, range))                                                          \
+    (intptr_t n, intptr_t r, const REAL *Z, double *range, int ahead),         \
+    (n, r, Z, range, ahead))                                                   \
 {                                                                              \
     double *sum = range, *low = range + r, *high = range + 2 * r;              \
     for (intptr_t i = 0; i < n; i += ROWS) {                                   \
@@ -123,8 +123,8 @@ CLONES(void, psk_range_##REAL,                                                 \
         const REAL *z0 = rows[0], *z1 = rows[1], *z2 = rows[2], *z3 = rows[3]; \
         const double is1 = i + 1 < n, is2 = i + 2 < n, is3 = i + 3 < n;        \
         for (intptr_t start = 0; start < r; start += CHUNK) {                  \
-            const intptr_t end = smaller(r, start + CHUNK);                      \
-            fetch_##REAL(&next, r, ROWS * CHUNK);                              \
+            const intptr_t end = smaller(r, start + CHUNK);                    \
+            fetch_##REAL(&next, r, ahead * ROWS * CHUNK);                      \
             SIMD                                                               \
             for (intptr_t j = start; j < end; j++) {                           \
                 double a = z0[j], b = z1[j], c = z2[j], d = z3[j];             \
@@ -201,8 +201,9 @@ CLONES(void, psk_exact_t_##REAL,                                               \
                                                                                \
 /* out = Z v */                                                                \
 CLONES(void, psk_dot_##REAL,                                                   \
-    (intptr_t n, intptr_t r, const REAL *Z, const double *v, double *out),     \
-    (n, r, Z, v, out))                                                         \
+    (intptr_t n, intptr_t r, const REAL *Z, const double *v, double *out,      \
+     int ahead),                                                               \
+    (n, r, Z, v, out, ahead))                                                  \
 {                                                                              \
     for (intptr_t i = 0; i < n; i += ROWS) {                                   \
         const REAL *rows[ROWS];                                                \
@@ -210,7 +211,7 @@ CLONES(void, psk_dot_##REAL,                                                   \
         double sums[ROWS];                                                     \
         list_rows_##REAL(n, r, Z, i, rows);                                    \
         list_rows_##REAL(n, r, Z, i + ROWS, next.rows);                        \
-        dot_block_##REAL(r, rows, v, sums, &next, ROWS);                       \
+        dot_block_##REAL(r, rows, v, sums, &next, ahead * ROWS);               \
         for (int k = 0; k < ROWS && i + k < n; k++)                            \
             out[i + k] = sums[k];                                              \
     }                                                                          \
@@ -244,12 +245,12 @@ INLINE intptr_t next_block_##REAL(                                             \
  * of all.  Rows whose x is 0 are not read. */                                 \
 CLONES(void, psk_t_dot_##REAL,                                                 \
     (intptr_t n, intptr_t stride, const intptr_t *listed, intptr_t r,          \
-     const REAL *Z, const double *x, const double *v, double *out),            \
-    (n, stride, listed, r, Z, x, v, out))                                      \
+     const REAL *Z, const double *x, const double *v, double *out, int ahead), \
+    (n, stride, listed, r, Z, x, v, out, ahead))                               \
 {                                                                              \
     const REAL *rows[ROWS];                                                    \
     double factors[ROWS], next_factors[ROWS], sums[ROWS], total = 0;           \
-    const int share = v ? ROWS / 2 : ROWS; /* of what each product asks for */ \
+    const int share = ahead * (v ? ROWS / 2 : ROWS); /* for each product */    \
     int filled, next_filled;                                                   \
     intptr_t i = next_block_##REAL(                                            \
         n, stride, listed, r, Z, x, 0, rows, factors, &filled);                \

@@ -15,7 +15,11 @@ from pskernels._products import Features, matmul
 from pskernels._threads import single_threaded_blas
 
 
-@pytest.mark.parametrize("n, r", [(1, 1), (3, 5), (255, 17), (1000, 100), (2049, 257)])
+@pytest.mark.parametrize(
+    "n, r",
+    # the last ones are larger than a cache, in short rows and in long ones
+    [(1, 1), (3, 5), (255, 17), (1000, 100), (2049, 257), (21_003, 101), (2103, 1001)],
+)
 @pytest.mark.parametrize("m", [2, 5, 6, 7, 20])
 def test_products(n, r, m, dtype, rng):
     Z = rng.normal(size=(n, r)).astype(dtype)
