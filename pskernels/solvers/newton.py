@@ -100,7 +100,8 @@ ITERATIONS_OF_SQUARES = 30.0
 POWER_OF_SUMS = 0.56
 LEAST_SUMS, MOST_SUMS = 1.5, 10.0
 # A multiplication in a pass over Z waits for memory, one in a Gram matrix does not:
-# 4 to 6 times as long, measured for r from 400 to 2,000 and n from 10,000 to 100,000.
+# 4 to 6 times as long, measured for r from 400 to 2,000 at n = 32,000, and before rows
+# were asked for ahead for r from 800 to 1,000 and n from 10,000 to 100,000.
 # A Cholesky factorisation, by one thread, is worth so many of them, times r³.  And
 # steps that are not exact are more.  `python bench/solvers.py large` compares the
 # choice with Hessians alone.
