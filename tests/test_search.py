@@ -176,6 +176,21 @@ def test_classifier_has_the_scores_of_grid_search(scoring, rng):
     )
 
 
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("scoring", [None, "neg_log_loss"])
+def test_calibrated_probabilities_of_folds(scoring, n_classes, rng):
+    X, y = make_data(rng)
+    options = dict(loss="hinge", probability=True, n_components=25, random_state=0)
+    assert_same_search(
+        SketchedKernelClassifierCV(alphas=ALPHAS, gammas=GAMMAS, **options),
+        SketchedKernelClassifier(**options),
+        dict(alpha=ALPHAS, gamma=GAMMAS),
+        X,
+        np.digitize(y, np.quantile(y, np.arange(1, n_classes) / n_classes)),
+        scoring=scoring,
+    )
+
+
 @pytest.mark.long
 def test_classes_of_digits():
     X, y = load_digits(return_X_y=True)

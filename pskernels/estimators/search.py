@@ -171,6 +171,8 @@ class Search(SplitsForIntervals):
         if isinstance(self.scoring, (list, tuple, set, dict)):
             raise ValueError(f"scoring must be one score, got {self.scoring!r}")
         scorer = check_scoring(machine, scoring=self.scoring)
+        if self.scoring is None and getattr(machine, "probability", False):
+            machine = clone(machine).set_params(probability=False)  # decisions suffice
         if isinstance(self.cv, str):
             check_option(self.cv, "cv", ("loo",))
             if getattr(machine, "loss", None) != "squared":
@@ -268,6 +270,8 @@ def choose_gamma(
     X, y = _safe_split(machine, X, y, chosen)
     weight = None if weight is None else weight[chosen]
     machine = clone(machine).set_params(random_state=seed)
+    if hasattr(machine, "probability"):
+        machine.set_params(probability=False)
     if isinstance(machine.n_components, str):
         machine.set_params(n_components=DEFAULT_ROWS)
     scorer = check_scoring(machine)
@@ -425,6 +429,8 @@ class Fold:
         X_test, y_test, weight = testing
         if result is not None:
             machine._keep(feature_map, result)
+        if getattr(machine, "probability", False):
+            machine._calibrate(*self._take(self._train))
 
         def decide(X: Any) -> Array:
             # predictions and scores of all kinds follow from decisions
@@ -722,7 +728,8 @@ class SketchedKernelClassifierCV(  # type: ignore[misc]  # fit: no checkpoint
     ----------
     alphas, gammas, cv, scoring, warm_start
         As for `SketchedKernelRegressorCV`, without "loo"; folds have classes in
-        proportion, and the score is the share of right classes.
+        proportion, and the score is the share of right classes.  For any other score,
+        probability=True calibrates each candidate in each fold, as `GridSearchCV` does.
     kernel, metric, n_components
         As for `SketchedKernelRegressorCV`, lists too.
     feature_groups, sketch, p, loss, class_weight, probability, fit_intercept, solver, \
