@@ -155,7 +155,10 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         self.verbose = verbose
 
     def predict(self, X: Any, *, out: AnyArray | None = None) -> Array:
-        """Predict quantiles.
+        """Predict quantiles, as they were fitted.
+
+        A calibration does not move them: `predict_interval` and `predict_distribution`
+        have it.
 
         Parameters
         ----------
