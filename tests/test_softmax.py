@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import log_softmax, logsumexp
+from scipy.stats import norm
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -14,6 +15,7 @@ from pskernels.estimators import (
     AutoKernelClassifier,
     SketchedKernelClassifier,
     SketchedKernelClassifierCV,
+    classifier,
     load,
 )
 
@@ -182,6 +184,27 @@ def test_probabilities_are_calibrated(digits, loss, tmp_path):
     model.save(tmp_path / "model.npz")
     loaded = load(tmp_path / "model.npz")
     np.testing.assert_array_equal(loaded.predict_proba(X_test), probabilities)
+
+
+def test_decisions_far_from_probabilities_are_calibrated(rng, monkeypatch, tmp_path):
+    # middle classes are never the likelier half, and hinge's decisions on them are -1
+    X = rng.normal(size=(12_000, 2))
+    y = np.digitize(X[:, 0] + rng.normal(size=12_000), [-1, 0, 1])
+    X, X_test, y, y_test = X[:6000], X[6000:], y[:6000], y[6000:]
+    below = norm.cdf(np.array([-1, 0, 1]) - X_test[:, :1])
+    truth = np.diff(below, prepend=0, append=1)
+    model = SketchedKernelClassifier(probability=True, random_state=0)
+    probabilities = model.fit(X, y).predict_proba(X_test)
+    assert model.proba_knots_.shape == (5, 4)
+    assert calibration_error(probabilities, y_test) < 0.03
+    model.save(tmp_path / "model.npz")
+    loaded = load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(loaded.predict_proba(X_test), probabilities)
+    monkeypatch.setattr(classifier, "POINTS_OF_COEFFICIENT", np.inf)
+    straight = model.fit(X, y).predict_proba(X_test)
+    assert model.proba_knots_.shape == (0, 4)
+    errors = [np.abs(found - truth).mean() for found in (probabilities, straight)]
+    assert errors[0] < 0.9 * errors[1]
 
 
 def test_two_classes_are_calibrated(rng):

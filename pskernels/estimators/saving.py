@@ -541,6 +541,7 @@ LEARNT = {
     "_multinomial": _is_a(bool),
     "proba_coef_": _is_matrix,
     "proba_intercept_": _is_matrix,
+    "proba_knots_": _is_matrix,
     # searches
     "cv_results_": _is_a(dict),
     "n_splits_": _is_integer,

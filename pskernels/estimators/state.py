@@ -47,6 +47,7 @@ NOT_ALWAYS = (
     "growth_",
     "proba_coef_",
     "proba_intercept_",
+    "proba_knots_",
     "rounds_",
 )
 
