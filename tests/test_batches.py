@@ -1,6 +1,7 @@
 """`partial_fit`: sums of squares against NumPy, Adam against a fit to all rows."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -104,18 +105,20 @@ class TestSquares:
         X, y = make_data()
         model = SketchedKernelRegressor(loss="squared", **OPTIONS).fit(X, -y)
         landmarks = model.landmarks_
-        model.partial_fit(X, y)
+        with pytest.warns(UserWarning, match="rows from here on"):
+            model.partial_fit(X, y)
         assert model.landmarks_ is landmarks
         fitted = SketchedKernelRegressor(loss="squared", **OPTIONS).fit(X, y)
         np.testing.assert_allclose(model.predict(X), fitted.predict(X), rtol=1e-3)
         model.save(tmp_path / "model.npz")
         again = load(tmp_path / "model.npz")
         np.testing.assert_array_equal(again.predict(X), model.predict(X))
-        np.testing.assert_allclose(
-            again.partial_fit(X, -y).predict(X), -model.predict(X), rtol=1e-5
-        )
+        with pytest.warns(UserWarning, match="rows from here on"):
+            again.partial_fit(X, -y)
+        np.testing.assert_allclose(again.predict(X), -model.predict(X), rtol=1e-5)
         # a fit has no sums of what was before
-        model.fit(X, y).partial_fit(X, -y)
+        with pytest.warns(UserWarning, match="rows from here on"):
+            model.fit(X, y).partial_fit(X, -y)
         np.testing.assert_allclose(model.predict(X), again.predict(X), rtol=1e-5)
 
     def test_targets_that_drift_far_away_are_not_certified(self):
@@ -339,9 +342,23 @@ def test_a_bad_batch_changes_nothing(loss):
 def test_compressed_models_begin_anew():
     X, y = make_data()
     model = SketchedKernelRegressor(loss="squared", **OPTIONS).partial_fit(X, y)
-    small = model.compress(10).partial_fit(X, -y)
+    with pytest.warns(UserWarning, match="rows from here on"):
+        small = model.compress(10).partial_fit(X, -y)
     assert len(small.landmarks_) == 10
     assert np.corrcoef(small.predict(X), -model.predict(X))[0, 1] > 0.9
+
+
+def test_a_small_first_batch_is_told():
+    X, y = make_data(300)
+    model = SketchedKernelRegressor(loss="squared", random_state=0)
+    with pytest.warns(UserWarning, match="30 rows for good"):
+        model.partial_fit(X[:30], y[:30])
+    model = SketchedKernelRegressor(loss="squared", random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.partial_fit(X[:30], y[:30], landmarks=X)
+        model.partial_fit(X[30:], y[30:])
+        pickle.loads(pickle.dumps(model)).partial_fit(X, y)  # which keeps the sums
 
 
 @pytest.mark.parametrize("loss", ["squared", "absolute"])

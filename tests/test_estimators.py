@@ -73,6 +73,7 @@ def expected_failures(estimator):
 
 
 @few_points
+@pytest.mark.filterwarnings("ignore:the sketch has .* rows for good")
 @pytest.mark.filterwarnings("ignore:.*carries .* of the squared distance")
 @pytest.mark.filterwarnings("ignore::pskernels.ConvergenceWarning")
 @parametrize_with_checks(

@@ -8,6 +8,7 @@ alone.  Nothing else is kept of a row.
 """
 
 import math
+import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -19,8 +20,13 @@ from pskernels._products import EPS
 from pskernels._robust import scale_of
 from pskernels._threads import resolve_n_threads, single_threaded_blas
 from pskernels._types import Array
-from pskernels._validation import check_option, check_positive, check_real_array
-from pskernels.estimators.defaults import default_alpha, is_auto
+from pskernels._validation import (
+    check_option,
+    check_positive,
+    check_real_array,
+    levels_to_the_caller,
+)
+from pskernels.estimators.defaults import LEAST_ROWS, default_alpha, is_auto
 from pskernels.estimators.state import all_or_nothing
 from pskernels.features import as_features
 from pskernels.losses import SmoothLoss, Squared, WeightedLoss
@@ -173,6 +179,14 @@ class LearnsFromBatches(_Estimator):
                     self._fit_map_to_batch(X, labels, y, weight, landmarks)
                 elif landmarks is not None:
                     raise ValueError("landmarks are those of the fit before")
+                elif getattr(self, "loss", None) == "squared":
+                    warnings.warn(
+                        "the sums of earlier rows are kept by partial_fit and pickle "
+                        "alone, not by fit or in a file: the model will be one of the "
+                        "rows from here on",
+                        UserWarning,
+                        stacklevel=levels_to_the_caller(),
+                    )
                 batches = self._begin_batches(X, y, weight)
             elif landmarks is not None:
                 raise ValueError("landmarks are fixed by the first call of partial_fit")
@@ -250,6 +264,13 @@ class LearnsFromBatches(_Estimator):
             points, y, weight = self._check_points(landmarks, reset=False), None, None
             if is_auto(self.n_components, "n_components"):
                 raise ValueError("n_components='auto' and landmarks exclude each other")
+        if self.n_components is None and points.shape[0] < LEAST_ROWS:
+            warnings.warn(
+                f"the sketch has {points.shape[0]} rows for good, as many as the first "
+                "batch: give a larger one, or landmarks",
+                UserWarning,
+                stacklevel=levels_to_the_caller(),
+            )
         make_map = self._map_maker(points, weight, kernel)
         self.feature_map_, _ = self._fit_map(
             make_map, points, y, weight, seed, form=None
