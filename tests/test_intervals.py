@@ -404,6 +404,9 @@ def test_bad_input(tmp_path):
     plain = SketchedKernelRegressor().fit(X, y)
     with pytest.raises(ValueError, match="need a calibration"):
         plain.predict_interval(X)
+    one = SketchedQuantileRegressor(quantiles=[0.5], random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="two levels or more, or a calibration"):
+        one.predict_interval(X)
     with pytest.raises(ValueError, match="choose a calibration"):
         plain.fit(X, y, groups=np.arange(40))
     # too few held-out points for the coverage: honest ends

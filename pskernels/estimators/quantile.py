@@ -235,6 +235,11 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
 
     def _guess_interval(self, X: Any, coverage: float) -> Array:
         """Interpolate levels, without a calibration."""
+        if len(self.quantiles_) == 1:
+            raise ValueError(
+                "intervals need two levels or more, or a calibration: fit with "
+                "calibration='split' or 'cv+'"
+            )
         predicted = self._predict_levels(X)
         ends, _, _ = self._ends(predicted, coverage)
         return ends.astype(predicted.dtype)
