@@ -190,12 +190,15 @@ def _draw_numbers(ax: Any, model: "TableModel", found: Any, y: Any) -> None:
     ax.set(xlabel=f"{model.target}, predicted", ylabel=f"{model.target}, in the file")
 
 
+def count_pairs(predicted: Any, y: Any, labels: list[str]) -> Any:
+    """Count rows by their class, a text, and the predicted one of any type."""
+    texts = predicted.astype(str).to_numpy()
+    return np.array([[np.sum((y == a) & (texts == b)) for b in labels] for a in labels])
+
+
 def _draw_classes(ax: Any, model: "TableModel", found: Any, y: Any) -> None:
     labels = list(model.pipeline[-1].classes_)
-    predicted = found[model.target].to_numpy()
-    counts = np.array(
-        [[np.sum((y == a) & (predicted == b)) for b in labels] for a in labels]
-    )
+    counts = count_pairs(found[model.target], y, labels)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     ax.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     if len(labels) <= 12:

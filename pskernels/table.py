@@ -51,7 +51,13 @@ MOSTLY = 0.5
 NO_CATEGORY = "(missing)"
 # Days and months in another order cannot be told apart.
 DATE = r"\d{4}-\d{2}-\d{2}([T ].*)?"
+# A number, as where a comma is the decimal point.
+COMMA_NUMBER = r"[+-]?\d+(,\d+)?([eE][+-]?\d+)?"
+# A whole number with zeros behind the point.
+WHOLE = r"^([+-]?\d+)\.0+$"
 KINDS = ("number", "date", "category")
+# What classes were before they became texts.
+LABELS = ("text", "integer", "boolean")
 Columns = tuple[tuple[str, str], ...]  # names and kinds
 TASKS = ("regression", "quantiles", "classes")
 
@@ -63,7 +69,8 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
     ----------
     path : str or path
         Of a file that ends with .parquet, or of text with a line of names, whose cells
-        are separated by commas, semicolons or tabs.
+        are separated by commas, semicolons or tabs; where by semicolons, numbers may
+        have decimal commas.
 
     Returns
     -------
@@ -85,7 +92,7 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            return pd.read_csv(
+            frame = pd.read_csv(
                 path,
                 sep=separator,
                 header=0,
@@ -96,12 +103,23 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
                 encoding="utf-8-sig",
                 index_col=False,
             )
+        return _with_points(frame) if separator == ";" else frame
     except pd.errors.ParserWarning:
         raise ValueError(
             f"{path} has lines of more cells than there are names"
         ) from None
     except (pd.errors.ParserError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def _with_points(frame: pd.DataFrame) -> pd.DataFrame:
+    """Write numbers with a decimal point that have a comma, in columns of numbers."""
+    for name in frame.columns:
+        cells = frame[name].str.strip()
+        given = cells[~cells.str.lower().isin(MISSING)]
+        if given.str.contains(",").any() and given.str.fullmatch(COMMA_NUMBER).all():
+            frame[name] = cells.str.replace(",", ".", regex=False)
+    return frame
 
 
 @dataclass(frozen=True)
@@ -174,14 +192,15 @@ def _describe(column: pd.Series, asked_for: bool) -> Column:
     if len(different) < 2:
         what = f"always {different[0]!r}" if len(different) else "empty"
         return Column(column.name, "", f"left out: {what}")
-    if asked_for:
+    said_so = isinstance(column.dtype, pd.CategoricalDtype)
+    if asked_for or (said_so and len(different) <= MOST_ASKED_FOR):
         if len(different) > MOST_ASKED_FOR:
             raise ValueError(
                 f"column {column.name!r} has {len(different):,} different texts; "
                 f"categories are {MOST_ASKED_FOR:,} at most"
             )
         return Column(column.name, "category", _join(f"{len(different)} kinds", note))
-    if cells.is_number.all():
+    if cells.is_number.all() and not said_so:
         return Column(column.name, "number", note)
     if cells.is_date.all():
         return Column(column.name, "date", _join("counted in days", note))
@@ -244,8 +263,23 @@ def take_targets(
     return known, cells.take("number")[known].to_numpy()
 
 
+def _type_of_labels(column: pd.Series) -> str:
+    """Tell what classes are, which models take as texts."""
+    if pd.api.types.is_bool_dtype(column) and not column.isna().any():
+        return "boolean"
+    if pd.api.types.is_numeric_dtype(column) and _are_whole(column):
+        return "integer"
+    return "text"
+
+
 def _join(*notes: str) -> str:
     return ", ".join(note for note in notes if note)
+
+
+def _are_whole(numbers: pd.Series) -> bool:
+    """Tell whether all numbers that there are fit into integers as they are."""
+    known = numbers.dropna()
+    return bool(((known % 1 == 0) & (known.abs() < 2**53)).all())
 
 
 class _Cells:
@@ -255,7 +289,7 @@ class _Cells:
         self._name, self._rows = column.name, column.index
         if pd.api.types.is_datetime64_any_dtype(column):
             column = column.dt.strftime("%Y-%m-%d %H:%M:%S")
-        elif pd.api.types.is_float_dtype(column) and (column.dropna() % 1 == 0).all():
+        elif pd.api.types.is_float_dtype(column) and _are_whole(column):
             column = column.astype("Int64")  # as they are where none is missing
         texts = column.astype(object).where(column.notna(), "").astype(str).str.strip()
         self.texts = texts.reset_index(drop=True)
@@ -285,7 +319,9 @@ class _Cells:
     def take(self, kind: str) -> pd.Series:
         """Turn cells into numbers, or texts of categories."""
         if kind == "category":
-            return self.texts.where(~self.missing, NO_CATEGORY).astype(object)
+            # programs write whole numbers as 10.0 where the column has gaps
+            texts = self.texts.str.replace(WHOLE, r"\1", regex=True)
+            return texts.where(~self.missing, NO_CATEGORY).astype(object)
         good, values, what = self.is_number, self.numbers, "is not a number"
         if kind == "date":
             good, values, what = self.is_date, self.days, "is not a date"
@@ -320,6 +356,8 @@ class TableModel:
     task : {"regression", "quantiles", "classes"}
     scores : dict
         Of rows that no fit has seen, if there were some.
+    labels : {"text", "integer", "boolean"}
+        What classes are in the table, and in predictions.
 
     Examples
     --------
@@ -338,10 +376,12 @@ class TableModel:
     target: str
     task: str
     scores: dict[str, float] = field(default_factory=dict)
+    labels: str = "text"
 
     def __post_init__(self) -> None:
         pairs = all(len(pair) == 2 and pair[1] in KINDS for pair in self.columns)
-        if not (isinstance(self.pipeline, Pipeline) and self.task in TASKS and pairs):
+        known = self.task in TASKS and self.labels in LABELS
+        if not (isinstance(self.pipeline, Pipeline) and known and pairs):
             raise ValueError("a model of a table must have a pipeline and columns")
 
     @classmethod
@@ -403,7 +443,7 @@ class TableModel:
             machine = AutoKernelClassifier(**options)
         pipeline = make_pipeline(_make_encoder(taken), machine)
         pipeline.fit(_prepare(frame, taken)[kept], y)
-        return cls(pipeline, taken, target, task)
+        return cls(pipeline, taken, target, task, labels=_type_of_labels(frame[target]))
 
     def predict(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Predict a row for each row of a table.
@@ -431,7 +471,12 @@ class TableModel:
         shares = self.pipeline.predict_proba(X)
         names = [f"P({self.target}={label})" for label in machine.classes_]
         found = pd.DataFrame(shares, columns=names)
-        found.insert(0, self.target, machine.classes_[shares.argmax(axis=1)])
+        likeliest = machine.classes_[shares.argmax(axis=1)]
+        if self.labels == "integer":
+            likeliest = likeliest.astype(np.int64)
+        elif self.labels == "boolean":
+            likeliest = likeliest == str(True)
+        found.insert(0, self.target, likeliest)
         return found
 
     def prepare(self, frame: pd.DataFrame) -> pd.DataFrame:
@@ -491,7 +536,7 @@ class TableModel:
         labels = list(self.pipeline[-1].classes_)
         known = np.isin(y, labels)
         shares = found.iloc[:, 1:].to_numpy()[known]
-        accuracy = float(np.mean(found[self.target].to_numpy() == y))
+        accuracy = float(np.mean(found[self.target].astype(str).to_numpy() == y))
         if not known.any():
             return {"accuracy": accuracy}
         counts = pd.Series(y[known]).value_counts(normalize=True)

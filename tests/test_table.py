@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from pskernels import __main__
+from pskernels._fit import count_pairs
 from pskernels.estimators import load
 from pskernels.table import TableModel, describe_columns, read_table
 
@@ -321,3 +322,54 @@ def test_what_matters_is_told_only_if_it_was_learnt(tmp_path, capsys):
         "--out", tmp_path / "model.npz", "--quiet")  # fmt: skip
     assert "what matters: not learnt in this time" in capsys.readouterr().out
     assert not load(tmp_path / "model.npz").has_learnt_metric()
+
+
+def test_decimal_commas(tmp_path):
+    """As spreadsheets of half of Europe write them; texts keep their commas."""
+    path = tmp_path / "t.csv"
+    path.write_text("a;b;c;d\n1,5;x, y;1.5;NA\n-2;z;2,5;1e3\n3,25e-1;;7;2,5\n")
+    frame = read_table(path)
+    assert frame["a"].tolist() == ["1.5", "-2", "3.25e-1"]
+    assert frame["b"].tolist() == ["x, y", "z", ""]
+    assert frame["c"].tolist() == ["1.5", "2,5", "7"]  # which is the point is unknown
+    assert frame["d"].tolist() == ["NA", "1e3", "2.5"]
+    path.write_text('a,b\n"1,5",2\n')
+    assert read_table(path)["a"].tolist() == ["1,5"]
+
+
+@pytest.mark.parametrize(
+    "labels", [np.array([3, 10]), np.array([False, True]), np.array(["no", "yes"])]
+)
+def test_classes_are_predicted_as_they_were_given(labels, tmp_path):
+    """Predictions can be compared with the column that was learnt."""
+    frame = make_frame().drop(columns=["price", "id"])
+    frame["cheap"] = labels[(frame["cheap"] == "yes").to_numpy().astype(int)]
+    model = TableModel.fit(frame, "cheap", classes=True, budget=BUDGET)
+    model.save(tmp_path / "model.npz")
+    for one in (model, load(tmp_path / "model.npz")):
+        found = one.predict(frame)["cheap"]
+        assert found.to_numpy().dtype.kind == frame["cheap"].to_numpy().dtype.kind
+        agreement = (found == frame["cheap"]).mean()
+        assert agreement > 0.9
+        assert one.score(frame)["accuracy"] == pytest.approx(agreement)
+    texts = frame["cheap"].astype(str).to_numpy()
+    counts = count_pairs(found, texts, list(model.pipeline[-1].classes_))
+    assert np.trace(counts) == pytest.approx(agreement * len(frame))
+    assert counts.sum() == len(frame)
+
+
+def test_columns_that_are_categories_stay_so():
+    frame = make_frame().assign(rooms=lambda f: f["rooms"].astype("category"))
+    kinds = {one.name: one.kind for one in describe_columns(frame)}
+    assert kinds["rooms"] == "category"
+    assert kinds["income"] == "number"
+
+
+def test_whole_numbers_as_texts_are_one_kind():
+    """Programs write 3 as 3.0 where other rows of the column have gaps."""
+    frame = make_frame().drop(columns=["cheap", "id"])
+    columns = describe_columns(frame.drop(columns="price"), categories=["rooms"])
+    model = TableModel.fit(frame, "price", columns=columns, budget=BUDGET)
+    texts = frame.assign(rooms=frame["rooms"].map("{}.0".format))
+    assert model.count_unknown(texts) == {}
+    pd.testing.assert_frame_equal(model.predict(texts), model.predict(frame))
