@@ -8,6 +8,7 @@ pskernels info                                  versions, threads, SIMD level
 """
 
 import argparse
+import os
 import platform
 import sys
 from collections.abc import Callable
@@ -18,6 +19,8 @@ import scipy
 
 import pskernels
 from pskernels import _bench, _demo, _engine, _threads
+
+NEEDED = "pip install scikit-learn pandas pyarrow matplotlib"
 
 
 def print_info(options: argparse.Namespace) -> None:
@@ -131,7 +134,10 @@ def main(arguments: list[str] | None = None) -> None:
     except ImportError as error:
         if error.name not in ("pandas", "sklearn", "matplotlib", "pyarrow"):
             raise
-        _fail(options, f'{error}: pip install "pskernels[table]"')
+        _fail(options, f"{error}: {NEEDED}")
+    except BrokenPipeError:  # whoever reads has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
     except (ValueError, OSError) as error:
         _fail(options, error)
 

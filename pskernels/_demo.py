@@ -312,7 +312,7 @@ def _draw(done: list[tuple[Task, list[Method]]], path: str) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        print('\nA picture needs matplotlib: pip install "pskernels[plot]"')
+        print("\nA picture needs matplotlib: pip install matplotlib")
         return
     figure = Figure(figsize=(10, 7.5), layout="constrained", dpi=120)
     axes = figure.subplots(2, 2).flat

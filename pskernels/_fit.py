@@ -1,7 +1,9 @@
 """``pskernels fit`` and ``pskernels predict``: tables in files, without code."""
 
+import os
 import sys
 from argparse import Namespace
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +13,15 @@ if TYPE_CHECKING:
     from pskernels.table import Column, TableModel
 
 SHOWN = 8  # columns whose importance is told
+FEW = 10  # whole numbers that may be those of classes
 
 
 def run_fit(options: Namespace) -> None:
     """Fit a model to a file, and write it."""
+    from matplotlib.figure import Figure
     from sklearn.model_selection import train_test_split
 
+    from pskernels.estimators.auto import parse_budget
     from pskernels.table import (
         TableModel,
         describe_columns,
@@ -25,14 +30,23 @@ def run_fit(options: Namespace) -> None:
         take_targets,
     )
 
+    # what would else be found out when the time is over
+    parse_budget(options.budget)
+    if not 0 <= options.test < 1:
+        raise ValueError(f"--test must be a share from 0 to 1, got {options.test:g}")
+    check_writable(options.out)
+    if options.plot:
+        check_writable(options.plot, Figure().canvas.get_supported_filetypes())
     frame = read_table(options.file)
     quantiles = _parse_levels(options.quantiles)
     task = find_task(frame, options.target, quantiles, options.classes or None)
     print(f"{len(frame):,} rows, {frame.shape[1]} columns in {options.file}")
     known, _ = take_targets(frame[options.target], task)
     if not known.all():
-        print(f"{(~known).sum():,} rows without {options.target} are left out")
+        print(f"left out, without {options.target}: {(~known).sum():,} of these rows")
         frame = frame[known]
+    if task == "regression" and _are_few_numbers(frame[options.target]):
+        print(f"{options.target} has few whole numbers: --classes if they are classes")
     columns = describe_columns(
         frame.drop(columns=options.target),
         categories=_split(options.categories, options.target),
@@ -71,12 +85,30 @@ def run_fit(options: Namespace) -> None:
     if options.plot:
         shown = fitted if held is None else held
         draw(model, shown, options.plot)
-        print(f"{options.plot}: predictions and what matters")
+        rows = "the rows that were fitted" if held is None else "rows of the scores"
+        print(f"{options.plot}: predictions of {rows}")
+
+
+def check_writable(path: str, endings: Collection[str] | None = None) -> None:
+    """Check that a file can be written, and that its ending is known."""
+    folder = Path(path).absolute().parent
+    if not folder.is_dir():
+        raise ValueError(f"{path}: there is no folder {folder}")
+    if not os.access(folder, os.W_OK):
+        raise ValueError(f"{path}: {folder} cannot be written to")
+    if endings is not None and Path(path).suffix.lower()[1:] not in endings:
+        raise ValueError(f"{path} must end with one of {', '.join(endings)}")
+
+
+def _are_few_numbers(column: Any) -> bool:
+    """Tell whether a column may well be numbered classes."""
+    different = column.dropna().astype(str).str.strip().unique()
+    return len(different) <= FEW and all(text.isdecimal() for text in different)
 
 
 def _describe_importances(model: "TableModel") -> str:
     """List what matters most, if there was time to learn it."""
-    if not model.has_learnt_metric() and len(model.columns) > 1:
+    if not model.has_learnt_metric():
         return "not learnt in this time; give a larger --budget"
     shares = model.get_importances()[:SHOWN]
     return ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
@@ -93,6 +125,8 @@ def run_predict(options: Namespace) -> None:
             f"{options.model} holds a {type(model).__name__}; predict takes models of "
             "pskernels fit"
         )
+    if options.out:
+        check_writable(options.out)
     frame = read_table(options.file)
     kept = list(dict.fromkeys(_split(options.keep, "")))
     for name in kept:
@@ -170,10 +204,14 @@ def draw(model: "TableModel", frame: Any, path: str) -> None:
         _draw_classes(left, model, found, y)
     else:
         _draw_numbers(left, model, found, y)
-    shares = model.get_importances()[:SHOWN][::-1]
-    right.barh([str(name) for name in shares.index], shares, color="C0")
-    right.set_xlabel("share of what matters")
-    right.spines[["top", "right"]].set_visible(False)
+    if model.has_learnt_metric():
+        shares = model.get_importances()[:SHOWN][::-1]
+        right.barh([str(name) for name in shares.index], shares, color="C0")
+        right.set_xlabel("share of what matters")
+        right.spines[["top", "right"]].set_visible(False)
+    else:
+        right.text(0.5, 0.5, "what matters\nwas not learnt\nin this time", ha="center")
+        right.set_axis_off()
     figure.savefig(Path(path))
 
 

@@ -40,9 +40,7 @@ def get_axes(ax: Any) -> Any:
     try:
         from matplotlib import pyplot
     except ImportError as error:
-        raise ImportError(
-            "plots need matplotlib: pip install pskernels[plot]"
-        ) from error
+        raise ImportError("plots need matplotlib: pip install matplotlib") from error
     return pyplot.subplots()[1]
 
 

@@ -202,9 +202,7 @@ class ParquetRows:
         try:
             import pyarrow.parquet
         except ImportError:
-            raise ImportError(
-                "to read Parquet files: pip install 'pskernels[parquet]'"
-            ) from None
+            raise ImportError("to read Parquet files: pip install pyarrow") from None
         self.path = os.fspath(path)
         self._file = pyarrow.parquet.ParquetFile(self.path)
         schema = self._file.schema_arrow

@@ -51,10 +51,23 @@ MOSTLY = 0.5
 NO_CATEGORY = "(missing)"
 # Days and months in another order cannot be told apart.
 DATE = r"\d{4}-\d{2}-\d{2}([T ].*)?"
+# Texts that are something else to a reader, and what to do about it.
+MONTH = r"(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
+LOOK_LIKE = {
+    rf"\d{{1,4}}[./-]\d{{1,2}}([./-]\d{{2,4}})?([T ].*)?|.*\b{MONTH}\b.*\d{{4}}.*": (
+        "dates must be written 2021-12-31"
+    ),
+    r"[^\w\s]?\s?[+-]?\d[\d.,' ]*\s?([^\w\s]|[A-Za-z]{1,3})?": (
+        "numbers must be without units and separators of thousands"
+    ),
+}
 # A number, as where a comma is the decimal point.
 COMMA_NUMBER = r"[+-]?\d+(,\d+)?([eE][+-]?\d+)?"
 # A whole number with zeros behind the point.
 WHOLE = r"^([+-]?\d+)\.0+$"
+REMEDY = "; mend the file, or take the column for categories, or leave it out"
+# Rows that classes must have on average.
+LEAST_OF_A_CLASS = 2
 KINDS = ("number", "date", "category")
 # What classes were before they became texts.
 LABELS = ("text", "integer", "boolean")
@@ -80,8 +93,11 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
     path = Path(path)
     if path.suffix.lower() in (".parquet", ".pq"):
         return pd.read_parquet(path).reset_index(drop=True)
-    with open(path, newline="", encoding="utf-8-sig") as file:
-        first = file.readline()
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            first = file.readline()
+    except UnicodeDecodeError:
+        raise _not_text(path) from None
     if not first.strip():
         raise ValueError(f"{path} is empty: its first line must name the columns")
     separator = max(",;\t", key=first.count)
@@ -108,8 +124,18 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
         raise ValueError(
             f"{path} has lines of more cells than there are names"
         ) from None
-    except (pd.errors.ParserError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: {error}") from error
+    except UnicodeDecodeError:
+        raise _not_text(path) from None
+    except pd.errors.ParserError as error:
+        raise ValueError(
+            f"{path} is no table of as many cells in each line: {error}"
+        ) from error
+
+
+def _not_text(path: Path) -> ValueError:
+    return ValueError(
+        f"{path} is not text in UTF-8: save it as such, or as a .parquet file"
+    )
 
 
 def _with_points(frame: pd.DataFrame) -> pd.DataFrame:
@@ -205,10 +231,21 @@ def _describe(column: pd.Series, asked_for: bool) -> Column:
     if cells.is_date.all():
         return Column(column.name, "date", _join("counted in days", note))
     if len(different) > FEW_TEXTS and cells.is_number.mean() > MOSTLY:
-        cells.raise_first(~cells.is_number, "is not a number")
+        cells.raise_first(~cells.is_number, "is not a number", REMEDY)
+    hint = _hint_at_format(cells.texts[~cells.missing])
     if len(different) > MOST_CATEGORIES:
-        return Column(column.name, "", f"left out: {len(different):,} different texts")
-    return Column(column.name, "category", _join(f"{len(different)} kinds", note))
+        what = _join(f"left out: {len(different):,} different texts", hint)
+        return Column(column.name, "", what)
+    what = _join(f"{len(different)} kinds", note, hint)
+    return Column(column.name, "category", what)
+
+
+def _hint_at_format(texts: pd.Series) -> str:
+    """Say how most cells would have to be written, to be more than texts."""
+    for pattern, hint in LOOK_LIKE.items():
+        if texts.str.fullmatch(pattern).mean() > MOSTLY:
+            return hint
+    return ""
 
 
 def find_task(
@@ -235,7 +272,16 @@ def find_task(
         check_quantiles(quantiles)
         _Cells(frame[target]).take("number")
         return "quantiles"
+    if len(frame) == 0:
+        raise ValueError("the file has names of columns, but no rows")
     if classes:
+        _, labels = take_targets(frame[target], "classes")
+        n_classes = len(set(labels))
+        if n_classes > len(labels) / LEAST_OF_A_CLASS:
+            raise ValueError(
+                f"column {target!r} has {n_classes:,} different values in "
+                f"{len(labels):,} rows: too many for classes"
+            )
         return "classes"
     found = _describe(frame[target], asked_for=False)
     if found.kind == "number":
@@ -329,15 +375,14 @@ class _Cells:
             self.raise_first(~good, what)
         return values
 
-    def raise_first(self, bad: pd.Series, what: str) -> NoReturn:
+    def raise_first(self, bad: pd.Series, what: str, remedy: str = "") -> NoReturn:
         """Raise an error that names the first bad cell."""
         first = int(np.flatnonzero(bad)[0])
         row = self._rows[first]  # as it was before rows were chosen
         row = row + 1 if isinstance(row, (int, np.integer)) else row
         raise ValueError(
-            f"column {self._name!r}, row {row}: {self.texts[first]!r} {what} "
-            f"({int(bad.sum()):,} such rows); mend the file, or take the column for "
-            "categories, or leave it out"
+            f"column {self._name!r}, row {row} below the names: {self.texts[first]!r} "
+            f"{what} ({int(bad.sum()):,} such cells){remedy}"
         )
 
 
@@ -423,7 +468,10 @@ class TableModel:
         task = find_task(frame, target, quantiles, classes)
         kept, y = take_targets(frame[target], task)
         if len(y) < LEAST_ROWS:
-            raise ValueError(f"column {target!r} has {len(y)} values: too few")
+            raise ValueError(
+                f"column {target!r} has {len(y)} values to learn from; {LEAST_ROWS} "
+                "are needed"
+            )
         if columns is None:
             columns = describe_columns(frame.drop(columns=target))
         taken = tuple((one.name, one.kind) for one in columns if one.kind)
@@ -483,6 +531,8 @@ class TableModel:
         """Turn cells into numbers and texts, by what the columns were in the fit."""
         for name, _ in self.columns:
             check_name(name, frame)
+        if len(frame) == 0:
+            raise ValueError("there are no rows to predict")
         return _prepare(frame, self.columns)
 
     def count_unknown(self, frame: pd.DataFrame) -> dict[str, int]:
@@ -547,7 +597,12 @@ class TableModel:
         }
 
     def get_importances(self) -> pd.Series:
-        """Sum the importances of features by column: a Series that adds up to 1."""
+        """Sum the importances of features by column: a Series that adds up to 1.
+
+        Where there was no time to learn them, that is an error.
+        """
+        if not self.has_learnt_metric():
+            raise ValueError("what matters was not learnt in this time: raise budget")
         shares = self.pipeline[-1].feature_importances_
         places = self.pipeline[0].output_indices_
         totals = dict.fromkeys((name for name, _ in self.columns), 0.0)
@@ -565,7 +620,9 @@ class TableModel:
     def has_learnt_metric(self) -> bool:
         """Tell whether there was time to weigh features: else all weigh the same."""
         shares = self.pipeline[-1].feature_importances_
-        return not np.allclose(shares, 1 / len(shares), rtol=0.1)
+        return len(self.columns) == 1 or not np.allclose(
+            shares, 1 / len(shares), rtol=0.1
+        )
 
     def with_scores(self, scores: dict[str, float]) -> TableModel:
         """Return the same model, with scores of rows that it has not seen."""

@@ -637,13 +637,14 @@ def test_a_small_budget_is_kept(rng):
 
 
 @pytest.mark.parametrize(
-    "budget, seconds", [("30 s", 30), ("2min", 120), (" 1.5 h ", 5400), (3, 3.0)]
+    "budget, seconds",
+    [(3, 3.0), ("30 s", 30), ("2min", 120), (" 1.5 h ", 5400), ("30", 30)],
 )
 def test_budgets(budget, seconds):
     assert parse_budget(budget) == seconds
 
 
-@pytest.mark.parametrize("budget", ("30", "soon", -1, "0 s", "1.2.3 s", None, np.inf))
+@pytest.mark.parametrize("budget", ("soon", -1, "0 s", "1.2.3 s", None, np.inf))
 def test_bad_budgets(budget):
     with pytest.raises((ValueError, TypeError), match="budget"):
         AutoKernelRegressor(budget=budget).fit(np.eye(5), np.arange(5.0))

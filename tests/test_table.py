@@ -175,7 +175,7 @@ def test_importances_are_those_of_columns():
                 income=frame["income"].astype(object).where(frame.index != 7, "lots")
             ),
             [],
-            r"column 'income', row 8: 'lots' is not a number \(1 such rows\)",
+            r"row 8 below the names: 'lots' is not a number .*; mend the file",
         ),
         (lambda frame: frame, ["--target", "prise"], "no column 'prise'; the file has"),
         (lambda frame: frame, ["--categories", "toun"], "no column 'toun'"),
@@ -191,7 +191,7 @@ def test_importances_are_those_of_columns():
         (lambda frame: frame, ["--target", "sold"], "cannot be predicted.*in days"),
         (lambda frame: frame, ["--target", "country"], "cannot be predicted.*always"),
         (lambda frame: frame, ["--quantiles", "0.5,1.5"], "1.5"),
-        (lambda frame: frame[:5], [], "too few"),
+        (lambda frame: frame[:5], [], "values to learn from; 10 are needed"),
     ],
 )
 def test_errors_are_a_line_that_names_the_place(
@@ -217,7 +217,7 @@ def test_rows_of_errors_are_those_of_the_file(tmp_path, capsys):
     frame.to_csv(tmp_path / "houses.csv", index=False)
     with pytest.raises(SystemExit):
         run("fit", tmp_path / "houses.csv", "--target", "price", "--quiet")
-    assert "column 'price', row 124: 'much' is not a number" in capsys.readouterr().err
+    assert "column 'price', row 124 below the names: 'much'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -321,7 +321,10 @@ def test_what_matters_is_told_only_if_it_was_learnt(tmp_path, capsys):
     run("fit", tmp_path / "houses.csv", "--target", "price", "--budget", "0.01 s",
         "--out", tmp_path / "model.npz", "--quiet")  # fmt: skip
     assert "what matters: not learnt in this time" in capsys.readouterr().out
-    assert not load(tmp_path / "model.npz").has_learnt_metric()
+    model = load(tmp_path / "model.npz")
+    assert not model.has_learnt_metric()
+    with pytest.raises(ValueError, match="was not learnt"):
+        model.get_importances()
 
 
 def test_decimal_commas(tmp_path):
@@ -373,3 +376,72 @@ def test_whole_numbers_as_texts_are_one_kind():
     texts = frame.assign(rooms=frame["rooms"].map("{}.0".format))
     assert model.count_unknown(texts) == {}
     pd.testing.assert_frame_equal(model.predict(texts), model.predict(frame))
+
+
+@pytest.mark.parametrize(
+    ("cells", "hint"),
+    [
+        ([f"{day}.{month}.2021" for day in range(1, 29) for month in (1, 12)], "dates"),
+        ([f"2021-{month:02}" for month in range(1, 13)], "dates"),
+        ([f"Feb {day}, 2021" for day in range(1, 28)], "dates"),
+        ([f"{number},{number}40" for number in range(1, 100)], "numbers"),
+        ([f"{number}%" for number in range(100)], "numbers"),
+        ([f"€ {number}" for number in range(100)], "numbers"),
+        ([f"house {number}" for number in range(100)], ""),
+        (["May", "Dec"] * 20, ""),
+    ],
+)
+def test_texts_that_a_reader_would_take_for_more(cells, hint):
+    (column,) = describe_columns(pd.DataFrame({"a": cells}))
+    assert column.kind in ("", "category")
+    expected = {"dates": "must be written 2021-12-31", "numbers": "without units"}
+    assert expected.get(hint, "") in column.note
+    assert ("must be" in column.note) == bool(hint)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--budget", "soon"], "budget must be"),
+        (["--test", "500"], "--test must be a share"),
+        (["--out", "nowhere/model.npz"], "there is no folder"),
+        (["--plot", "model.xyz"], "must end with one of"),
+        (["--target", "income", "--classes"], "too many for classes"),
+    ],
+)
+def test_what_cannot_be_done_is_told_before_the_fit(options, message, houses, capsys):
+    with pytest.raises(SystemExit):
+        run("fit", houses, "--target", "price", *options)
+    told = capsys.readouterr()
+    assert message in told.err
+    assert "fitting" not in told.out
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\x89PNG\r\n", "is not text in UTF-8"),
+        ("a,price\nOrl\u00e9ans,1\n".encode("latin-1"), "is not text in UTF-8"),
+        (b"# A page\n\nof text, with commas\n", "no table of as many cells"),
+        (b"income,price\n", "no rows"),
+    ],
+)
+def test_files_of_other_kinds(content, message, tmp_path, capsys):
+    path = tmp_path / "t.csv"
+    path.write_bytes(content)
+    with pytest.raises(SystemExit):
+        run("fit", path, "--target", "price")
+    assert message in capsys.readouterr().err
+
+
+def test_no_rows_to_predict():
+    frame = make_frame().drop(columns=["cheap", "id"])
+    model = TableModel.fit(frame, "price", budget=BUDGET)
+    with pytest.raises(ValueError, match="no rows to predict"):
+        model.predict(frame[:0])
+
+
+def test_few_whole_numbers_may_be_classes(houses, tmp_path, capsys):
+    run("fit", houses, "--target", "rooms", "--budget", "1", "--quiet",
+        "--out", tmp_path / "model.npz")  # fmt: skip
+    assert "--classes if they are classes" in capsys.readouterr().out

@@ -13,13 +13,14 @@ try:
     import sklearn
 except ImportError as error:
     raise ImportError(
-        "pskernels.estimators needs scikit-learn: pip install pskernels[sklearn]"
+        "pskernels.estimators needs scikit-learn: pip install scikit-learn",
+        name="sklearn",
     ) from error
 
 if tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 6):
     raise ImportError(
         "pskernels.estimators needs scikit-learn 1.6 or later, found "
-        f"{sklearn.__version__}: pip install pskernels[sklearn]"
+        f"{sklearn.__version__}: pip install --upgrade scikit-learn"
     )
 
 from pskernels.estimators.auto import (

@@ -86,10 +86,10 @@ def parse_budget(budget: str | float) -> float:
     """Turn "30 s", "2 min" or a number of seconds into seconds."""
     if not isinstance(budget, str):
         return check_positive(budget, "budget")
-    found = re.fullmatch(r"\s*([0-9.]+)\s*(s|min|h)\s*", budget)
+    found = re.fullmatch(r"\s*([0-9.]+)\s*(s|min|h)?\s*", budget)
     try:
         number, unit = found.groups() if found else ("", "s")
-        return check_positive(float(number) * UNITS[unit], "budget")
+        return check_positive(float(number) * UNITS[unit or "s"], "budget")
     except ValueError:
         raise ValueError(
             f"budget must be seconds, or text like '30 s' or '2 min', got {budget!r}"
@@ -213,13 +213,19 @@ class Auto(SplitsForIntervals):
             around.add_to(machine)
         take_learnt(self, machine)
         self.rounds_ = learnt.rounds
-        shares = self.feature_importances_
-        top = np.argsort(-shares, kind="stable")[:5]
-        listed = ", ".join(f"{number}: {shares[number]:.0%}" for number in top)
-        report.append(f"importance of features: {listed}")
+        report.append(f"importance of features: {self._list_importances()}")
         report.append(f"{time.perf_counter() - began:.1f} s in all")
         self.report_ = "\n".join(report)
         self._tell(report)
+
+    def _list_importances(self) -> str:
+        """List the features that matter most, if that was learnt."""
+        if not any(one.number for one in self.rounds_):
+            return "not learnt in this time"
+        shares = self.feature_importances_
+        top = np.argsort(-shares, kind="stable")[:5]
+        names = getattr(self, "feature_names_in_", range(len(shares)))
+        return ", ".join(f"{names[number]}: {shares[number]:.0%}" for number in top)
 
     def _learn_full(
         self,

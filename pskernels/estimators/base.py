@@ -72,6 +72,7 @@ from pskernels.kernels import (
     get_kernel,
     is_precomputed,
 )
+from pskernels.kernels import KERNELS as KERNEL_NAMES
 from pskernels.losses import LOSSES, Loss, Squared
 from pskernels.metric_learning import KERNELS, Learnt, MetricLearner, find_importances
 from pskernels.point_metric import get_metric
@@ -228,6 +229,8 @@ class SketchedEstimator(BaseEstimator):
         """Tell whether the kernel, or its metric, comes from the targets."""
         if isinstance(self.metric, str):
             check_option(self.metric, "metric", LEARNT_METRICS)
+        if isinstance(self.kernel, str):
+            check_option(self.kernel, "kernel", (*KERNEL_NAMES, "auto"))
         by_name = isinstance(self.kernel, str) and self.kernel == "auto"
         return by_name or isinstance(self.metric, str)
 

@@ -24,6 +24,7 @@ import json
 import math
 import os
 import re
+import reprlib
 import secrets
 import warnings
 import zipfile
@@ -309,10 +310,12 @@ def _encode(value: Any, arrays: dict[str, AnyArray], name: str) -> Any:
         kind = "list" if isinstance(value, list) else "tuple"
         items = [_encode(item, arrays, f"{name}[{i}]") for i, item in enumerate(value)]
         return {"$": kind, "items": items}
+    if hasattr(value, "best_estimator_"):
+        raise TypeError(f"{name} cannot be saved: save its best_estimator_")
     raise TypeError(
-        f"{name} cannot be saved: {value!r} is a {type(value).__name__}, which a file "
-        "could only name, and loading would have to execute; use pickle, if you trust "
-        "the file"
+        f"{name} cannot be saved: {reprlib.repr(value)} is a {type(value).__name__}, "
+        "which a file could only name, and loading would have to execute; use pickle, "
+        "if you trust the file"
     )
 
 
