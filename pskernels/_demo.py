@@ -243,7 +243,8 @@ def class_task(n: int, rng: np.random.Generator, n_threads: int | None) -> Task:
 
     def spiral(X: Array) -> Array:
         radius, angle = np.hypot(*X.T), np.arctan2(X[:, 1], X[:, 0])
-        return np.sin(2 * angle + 7 * radius)
+        found: Array = np.sin(2 * angle + 7 * radius)
+        return found
 
     def draw() -> tuple[Array, Array]:
         X = rng.uniform(-1, 1, size=(n, 2))

@@ -239,12 +239,14 @@ def test_a_sketch_of_another_shape_is_refused(saved):
     refused(saved, "sketch_ must not be PSparsified")
 
 
-@pytest.mark.parametrize("name", ["_center", "landmarks_", "whitening_", "kernel_"])
+@pytest.mark.parametrize(
+    "name", ["_center", "landmarks_", "whitening_", "kernel_", "_dtype"]
+)
 def test_parts_of_a_map_that_are_missing_are_refused(name, saved):
     saved[3][name] = None
     refused(saved, name)
     del saved[3][name]
-    refused(saved, name)
+    refused(saved, "type of features" if name == "_dtype" else name)
 
 
 @pytest.mark.parametrize(

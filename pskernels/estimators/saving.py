@@ -484,6 +484,11 @@ def _is_matrix(value: Any) -> bool:
     return dense and value.dtype == np.float64 and _is_numbers(value)
 
 
+def _is_float_type(value: Any) -> bool:
+    """Accept types of features: not None, which NumPy takes for float64."""
+    return isinstance(value, np.dtype) and value in (np.float32, np.float64)
+
+
 def _is_points(value: Any) -> bool:
     """Accept finite numbers in rows, dense or sparse; None where K is precomputed."""
     if value is None or sp.issparse(value):  # whose numbers are finite
@@ -512,7 +517,7 @@ LEARNT = {
     "whitening_": lambda value: value is None or _is_matrix(value),
     "rank_": _is_integer,
     "_center": lambda value: value is None or _is_matrix(value),
-    "_dtype": lambda value: value in (np.dtype(np.float32), np.dtype(np.float64)),
+    "_dtype": _is_float_type,
     # estimators
     "n_features_in_": _is_integer,
     "feature_names_in_": _is_array,
