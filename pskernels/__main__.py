@@ -131,6 +131,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = make_parser().parse_args(arguments)
     try:
         options.run(options)
+        sys.stdout.flush()
     except ImportError as error:
         if error.name not in ("pandas", "sklearn", "matplotlib", "pyarrow"):
             raise

@@ -1,9 +1,9 @@
 """``pskernels fit`` and ``pskernels predict``: tables in files, without code."""
 
 import os
+import re
 import sys
 from argparse import Namespace
-from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 SHOWN = 8  # columns whose importance is told
 FEW = 10  # whole numbers that may be those of classes
+WHOLE = re.compile(r"[+-]?\d+(\.0*)?")
 
 
 def run_fit(options: Namespace) -> None:
     """Fit a model to a file, and write it."""
-    from matplotlib.figure import Figure
     from sklearn.model_selection import train_test_split
 
     from pskernels.estimators.auto import parse_budget
@@ -31,12 +31,12 @@ def run_fit(options: Namespace) -> None:
     )
 
     # what would else be found out when the time is over
-    parse_budget(options.budget)
+    seconds = parse_budget(options.budget)
     if not 0 <= options.test < 1:
         raise ValueError(f"--test must be a share from 0 to 1, got {options.test:g}")
     check_writable(options.out)
     if options.plot:
-        check_writable(options.plot, Figure().canvas.get_supported_filetypes())
+        _check_picture(options.plot)
     frame = read_table(options.file)
     quantiles = _parse_levels(options.quantiles)
     task = find_task(frame, options.target, quantiles, options.classes or None)
@@ -45,7 +45,7 @@ def run_fit(options: Namespace) -> None:
     if not known.all():
         print(f"left out, without {options.target}: {(~known).sum():,} of these rows")
         frame = frame[known]
-    if task == "regression" and _are_few_numbers(frame[options.target]):
+    if task == "regression" and are_few_numbers(frame[options.target]):
         print(f"{options.target} has few whole numbers: --classes if they are classes")
     columns = describe_columns(
         frame.drop(columns=options.target),
@@ -59,8 +59,8 @@ def run_fit(options: Namespace) -> None:
             frame, test_size=options.test, random_state=options.seed
         )
     print(
-        f"\nfitting {options.target} to {len(fitted):,} rows, for {options.budget} at "
-        "most",
+        f"\nfitting {options.target} to {len(fitted):,} rows, "
+        f"for {seconds:g} s at most",
         flush=True,
     )
     model = TableModel.fit(
@@ -75,12 +75,13 @@ def run_fit(options: Namespace) -> None:
     )
     if held is not None:
         model = model.with_scores(model.score(held))
+    model.save(options.out)
+    if held is not None:
         print(f"\non {len(held):,} rows that the fit has not seen")
         _print_scores(model.scores)
     print(f"\nwhat matters: {_describe_importances(model)}")
     gap = model.pipeline[-1].dual_gap_
     print(f"certified: the objective is within {gap:.1e} of the least, relatively")
-    model.save(options.out)
     print(f"\n{options.out}: the model; pskernels predict {options.out} NEW.csv")
     if options.plot:
         shown = fitted if held is None else held
@@ -89,21 +90,32 @@ def run_fit(options: Namespace) -> None:
         print(f"{options.plot}: predictions of {rows}")
 
 
-def check_writable(path: str, endings: Collection[str] | None = None) -> None:
-    """Check that a file can be written, and that its ending is known."""
+def check_writable(path: str) -> None:
+    """Check that there can be a file of that name."""
     folder = Path(path).absolute().parent
     if not folder.is_dir():
         raise ValueError(f"{path}: there is no folder {folder}")
-    if not os.access(folder, os.W_OK):
-        raise ValueError(f"{path}: {folder} cannot be written to")
-    if endings is not None and Path(path).suffix.lower()[1:] not in endings:
+    if Path(path).is_dir():
+        raise ValueError(f"{path} is a folder, not a file")
+    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        raise ValueError(f"{path} cannot be written")
+
+
+def _check_picture(path: str) -> None:
+    """Check that a picture can be written, of the kind that its ending says."""
+    from matplotlib.figure import Figure
+
+    check_writable(path)
+    endings = Figure().canvas.get_supported_filetypes()
+    if Path(path).suffix and Path(path).suffix.lower()[1:] not in endings:
         raise ValueError(f"{path} must end with one of {', '.join(endings)}")
 
 
-def _are_few_numbers(column: Any) -> bool:
+def are_few_numbers(column: Any) -> bool:
     """Tell whether a column may well be numbered classes."""
-    different = column.dropna().astype(str).str.strip().unique()
-    return len(different) <= FEW and all(text.isdecimal() for text in different)
+    cells = column.dropna().astype(str).str.strip()
+    different = cells[cells != ""].unique()
+    return len(different) <= FEW and all(WHOLE.fullmatch(text) for text in different)
 
 
 def _describe_importances(model: "TableModel") -> str:

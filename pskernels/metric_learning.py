@@ -14,7 +14,7 @@ the size of the errors is a second target (`spread`).
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -102,6 +102,11 @@ class Round:
         numbers += () if self.number is None else (self.number,)
         if not isinstance(self.kernel, str) or not np.isfinite(numbers).all():
             raise ValueError(f"a round must have a name and numbers, got {self}")
+
+
+def is_learnt(rounds: Sequence[Round]) -> bool:
+    """Tell whether a metric was learnt: those of the first rounds weigh all alike."""
+    return any(one.number for one in rounds)
 
 
 class Learnt(NamedTuple):

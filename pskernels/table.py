@@ -34,6 +34,7 @@ from pskernels.estimators import (
     AutoQuantileRegressor,
 )
 from pskernels.estimators.saving import register, save
+from pskernels.metric_learning import is_learnt
 from pskernels.metrics import coverage, pinball_loss
 
 # Texts that stand for a value that is not there, in any case.
@@ -52,17 +53,23 @@ NO_CATEGORY = "(missing)"
 # Days and months in another order cannot be told apart.
 DATE = r"\d{4}-\d{2}-\d{2}([T ].*)?"
 # Texts that are something else to a reader, and what to do about it.
-MONTH = r"(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
+MONTH = (
+    "(?i:jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|"
+    "sept?(ember)?|oct(ober)?|nov(ember)?|dec(ember)?)"
+)
+DATE_IN_NUMBERS = (
+    r"(\d{1,2}[./-]\d{1,2}[./-](\d{2}|\d{4})|\d{4}[./-]\d{1,2}([./-]\d{1,2})?)([T ].*)?"
+)
+DATE_IN_WORDS = rf"{MONTH}\.? \d{{1,2}},? \d{{4}}|\d{{1,2}}[ .-]+{MONTH}[ .-]+\d{{2,4}}"
 LOOK_LIKE = {
-    rf"\d{{1,4}}[./-]\d{{1,2}}([./-]\d{{2,4}})?([T ].*)?|.*\b{MONTH}\b.*\d{{4}}.*": (
-        "dates must be written 2021-12-31"
-    ),
-    r"[^\w\s]?\s?[+-]?\d[\d.,' ]*\s?([^\w\s]|[A-Za-z]{1,3})?": (
+    f"{DATE_IN_NUMBERS}|{DATE_IN_WORDS}": "dates must be written 2021-12-31",
+    r"([€$£¥] ?[+-]?\d[\d.,' ]*|[+-]?\d[\d.,' ]* ?[%€$£¥]|[+-]?\d{1,3}([,' ]\d{3})+)": (
         "numbers must be without units and separators of thousands"
     ),
 }
 # A number, as where a comma is the decimal point.
 COMMA_NUMBER = r"[+-]?\d+(,\d+)?([eE][+-]?\d+)?"
+THOUSANDS = r"[+-]?\d{1,3},\d{3}"
 # A whole number with zeros behind the point.
 WHOLE = r"^([+-]?\d+)\.0+$"
 REMEDY = "; mend the file, or take the column for categories, or leave it out"
@@ -143,7 +150,12 @@ def _with_points(frame: pd.DataFrame) -> pd.DataFrame:
     for name in frame.columns:
         cells = frame[name].str.strip()
         given = cells[~cells.str.lower().isin(MISSING)]
-        if given.str.contains(",").any() and given.str.fullmatch(COMMA_NUMBER).all():
+        with_comma = given[given.str.contains(",")]
+        if (
+            len(with_comma)
+            and given.str.fullmatch(COMMA_NUMBER).all()
+            and not with_comma.str.fullmatch(THOUSANDS).all()  # who knows
+        ):
             frame[name] = cells.str.replace(",", ".", regex=False)
     return frame
 
@@ -230,7 +242,8 @@ def _describe(column: pd.Series, asked_for: bool) -> Column:
         return Column(column.name, "number", note)
     if cells.is_date.all():
         return Column(column.name, "date", _join("counted in days", note))
-    if len(different) > FEW_TEXTS and cells.is_number.mean() > MOSTLY:
+    mostly_numbers = cells.is_number.mean() > MOSTLY and not said_so
+    if len(different) > FEW_TEXTS and mostly_numbers:
         cells.raise_first(~cells.is_number, "is not a number", REMEDY)
     hint = _hint_at_format(cells.texts[~cells.missing])
     if len(different) > MOST_CATEGORIES:
@@ -266,32 +279,35 @@ def find_task(
     {"regression", "quantiles", "classes"}
     """
     check_name(target, frame)
+    if len(frame) == 0:
+        raise ValueError("the file has names of columns, but no rows")
     if classes and quantiles is not None:
         raise ValueError("there are quantiles of numbers, not of classes")
     if quantiles is not None:
         check_quantiles(quantiles)
         _Cells(frame[target]).take("number")
         return "quantiles"
-    if len(frame) == 0:
-        raise ValueError("the file has names of columns, but no rows")
-    if classes:
-        _, labels = take_targets(frame[target], "classes")
-        n_classes = len(set(labels))
-        if n_classes > len(labels) / LEAST_OF_A_CLASS:
-            raise ValueError(
-                f"column {target!r} has {n_classes:,} different values in "
-                f"{len(labels):,} rows: too many for classes"
-            )
+    found = None if classes else _describe(frame[target], asked_for=False)
+    if found is None or (found.kind == "category" and classes is None):
+        _check_classes(frame[target])
         return "classes"
-    found = _describe(frame[target], asked_for=False)
     if found.kind == "number":
         return "regression"
-    if found.kind == "category" and classes is None:
-        return "classes"
     raise ValueError(
         f"column {target!r} cannot be predicted: it is neither of numbers nor of "
         f"classes ({found.note or found.kind})"
     )
+
+
+def _check_classes(column: pd.Series) -> None:
+    """Check that classes have some rows each, as far as they are many."""
+    _, labels = take_targets(column, "classes")
+    n_classes = len(set(labels))
+    if n_classes > max(FEW_TEXTS, len(labels) / LEAST_OF_A_CLASS):
+        raise ValueError(
+            f"column {column.name!r} has {n_classes:,} different values in "
+            f"{len(labels):,} rows: too many for classes"
+        )
 
 
 def take_targets(
@@ -304,14 +320,14 @@ def take_targets(
     cells = _Cells(column)
     if task == "classes":
         known = (cells.texts != "").to_numpy()
-        return known, cells.texts[known].astype(object).to_numpy()
+        return known, cells.labels[known].astype(object).to_numpy()
     known = ~cells.missing.to_numpy()
     return known, cells.take("number")[known].to_numpy()
 
 
 def _type_of_labels(column: pd.Series) -> str:
     """Tell what classes are, which models take as texts."""
-    if pd.api.types.is_bool_dtype(column) and not column.isna().any():
+    if pd.api.types.is_bool_dtype(column):
         return "boolean"
     if pd.api.types.is_numeric_dtype(column) and _are_whole(column):
         return "integer"
@@ -342,6 +358,11 @@ class _Cells:
         self.missing = self.texts.str.lower().isin(MISSING)
 
     @property
+    def labels(self) -> pd.Series:
+        """Texts; programs write whole numbers as 10.0 where the column has gaps."""
+        return self.texts.str.replace(WHOLE, r"\1", regex=True)
+
+    @property
     def numbers(self) -> pd.Series:
         """Numbers, NaN where there is none."""
         numbers = pd.to_numeric(self.texts.where(~self.missing), errors="coerce")
@@ -365,9 +386,7 @@ class _Cells:
     def take(self, kind: str) -> pd.Series:
         """Turn cells into numbers, or texts of categories."""
         if kind == "category":
-            # programs write whole numbers as 10.0 where the column has gaps
-            texts = self.texts.str.replace(WHOLE, r"\1", regex=True)
-            return texts.where(~self.missing, NO_CATEGORY).astype(object)
+            return self.labels.where(~self.missing, NO_CATEGORY).astype(object)
         good, values, what = self.is_number, self.numbers, "is not a number"
         if kind == "date":
             good, values, what = self.is_date, self.days, "is not a date"
@@ -619,10 +638,10 @@ class TableModel:
 
     def has_learnt_metric(self) -> bool:
         """Tell whether there was time to weigh features: else all weigh the same."""
-        shares = self.pipeline[-1].feature_importances_
-        return len(self.columns) == 1 or not np.allclose(
-            shares, 1 / len(shares), rtol=0.1
-        )
+        machine = self.pipeline[-1]
+        shares = machine.feature_importances_
+        all_alike = np.allclose(shares, 1 / len(shares), rtol=1e-3)
+        return len(self.columns) == 1 or (is_learnt(machine.rounds_) and not all_alike)
 
     def with_scores(self, scores: dict[str, float]) -> TableModel:
         """Return the same model, with scores of rows that it has not seen."""

@@ -5,6 +5,7 @@ import platform
 import re
 import subprocess
 import sys
+import sysconfig
 
 import pytest
 
@@ -29,6 +30,14 @@ def test_the_build_is_the_one_that_was_asked_for():
     else:
         assert _threads.OPENMP >= 201511
     assert _build_info.DEBUG == (os.environ.get("PSKERNELS_DEBUG") == "1")
+
+
+@pytest.mark.skipif(
+    sysconfig.get_config_var("Py_GIL_DISABLED") == 1, reason="it has no stable ABI"
+)
+def test_one_build_serves_every_python():
+    """Modules of the version at hand, left by an older build, would be preferred."""
+    assert ".abi3." in os.path.basename(_build_info.__file__)
 
 
 def test_all_names_exist():

@@ -1,14 +1,17 @@
 """Tables in files: what columns are taken for, models, and the commands."""
 
+import os
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from pskernels import __main__
-from pskernels._fit import count_pairs
-from pskernels.estimators import load
+from pskernels._fit import are_few_numbers, count_pairs
+from pskernels.estimators import AutoKernelRegressor, load
 from pskernels.table import TableModel, describe_columns, read_table
 
 BUDGET = "1 s"
@@ -336,6 +339,8 @@ def test_decimal_commas(tmp_path):
     assert frame["b"].tolist() == ["x, y", "z", ""]
     assert frame["c"].tolist() == ["1.5", "2,5", "7"]  # which is the point is unknown
     assert frame["d"].tolist() == ["NA", "1e3", "2.5"]
+    path.write_text("a;b\n1,234;1\n567;2\n12,000;3\n")  # thousands, or not
+    assert read_table(path)["a"].tolist() == ["1,234", "567", "12,000"]
     path.write_text('a,b\n"1,5",2\n')
     assert read_table(path)["a"].tolist() == ["1,5"]
 
@@ -366,6 +371,8 @@ def test_columns_that_are_categories_stay_so():
     kinds = {one.name: one.kind for one in describe_columns(frame)}
     assert kinds["rooms"] == "category"
     assert kinds["income"] == "number"
+    many = pd.DataFrame({"a": pd.Series(range(1001)).astype("category")})
+    assert describe_columns(many)[0].note == "left out: 1,001 different texts"
 
 
 def test_whole_numbers_as_texts_are_one_kind():
@@ -384,11 +391,16 @@ def test_whole_numbers_as_texts_are_one_kind():
         ([f"{day}.{month}.2021" for day in range(1, 29) for month in (1, 12)], "dates"),
         ([f"2021-{month:02}" for month in range(1, 13)], "dates"),
         ([f"Feb {day}, 2021" for day in range(1, 28)], "dates"),
-        ([f"{number},{number}40" for number in range(1, 100)], "numbers"),
+        ([f"MARCH {day}, 2021" for day in range(1, 28)], "dates"),
+        ([f"{day:02}-Feb-21" for day in range(1, 28)], "dates"),
+        ([f"{number},040" for number in range(1, 100)], "numbers"),
         ([f"{number}%" for number in range(100)], "numbers"),
         ([f"€ {number}" for number in range(100)], "numbers"),
         ([f"house {number}" for number in range(100)], ""),
         (["May", "Dec"] * 20, ""),
+        (["18-24", "25-34", "0-5"] * 9, ""),
+        (["Mark 1995", "Mars 2000"] * 9, ""),
+        (["1st", "2nd", "4WD", "12B", "1.0.2"] * 9, ""),
     ],
 )
 def test_texts_that_a_reader_would_take_for_more(cells, hint):
@@ -405,6 +417,7 @@ def test_texts_that_a_reader_would_take_for_more(cells, hint):
         (["--budget", "soon"], "budget must be"),
         (["--test", "500"], "--test must be a share"),
         (["--out", "nowhere/model.npz"], "there is no folder"),
+        (["--out", "."], "is a folder"),
         (["--plot", "model.xyz"], "must end with one of"),
         (["--target", "income", "--classes"], "too many for classes"),
     ],
@@ -439,6 +452,52 @@ def test_no_rows_to_predict():
     model = TableModel.fit(frame, "price", budget=BUDGET)
     with pytest.raises(ValueError, match="no rows to predict"):
         model.predict(frame[:0])
+
+
+def test_classes_with_gaps_and_of_other_forms():
+    frame = make_frame().drop(columns=["price", "id"])
+    cheap = (frame["cheap"] == "yes").astype("boolean")
+    cheap[3] = pd.NA
+    model = TableModel.fit(frame.assign(cheap=cheap), "cheap", classes=True, budget=1)
+    assert model.predict(frame)["cheap"].dtype == bool
+    numbers = cheap[cheap.notna()].astype(float)
+    frame = frame[cheap.notna()]
+    texts = frame.assign(cheap=numbers.map("{:.1f}".format))
+    model = TableModel.fit(texts, "cheap", classes=True, budget=1)
+    assert model.score(frame.assign(cheap=numbers.map("{:.0f}".format)))[
+        "accuracy"
+    ] > 0.9  # fmt: skip
+
+
+def test_columns_that_matter_alike_are_learnt():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(300, 2)), columns=["a", "b"])
+    frame["y"] = np.sin(2 * frame["a"]) + np.sin(2 * frame["b"])
+    model = TableModel.fit(frame, "y", budget=2)
+    assert model.get_importances().min() > 0.4
+    auto = AutoKernelRegressor(budget=2, random_state=0).fit(
+        frame[["a", "b"]], frame["y"]
+    )
+    assert "b: " in auto.report_.split("importance of features")[1]
+
+
+def test_whoever_reads_may_have_seen_enough(houses):
+    """A closed pipe ends a command without a word."""
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-P", "-m", "pskernels", "info"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    )
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(timeout=60) == 1
+
+
+@pytest.mark.parametrize("numbers", [["0", "1"], ["0.0", "1.0"], ["-1", "1"]])
+def test_numbers_of_classes(numbers):
+    assert are_few_numbers(pd.Series(numbers * 5 + [None]))
+    assert not are_few_numbers(pd.Series([*numbers, "0.5"]))
 
 
 def test_few_whole_numbers_may_be_classes(houses, tmp_path, capsys):

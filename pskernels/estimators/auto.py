@@ -37,7 +37,7 @@ from pskernels.estimators.state import (
 )
 from pskernels.exact import solve_all_points
 from pskernels.kernels import GammaKernel, Kernel
-from pskernels.metric_learning import Learnt, MetricLearner
+from pskernels.metric_learning import Learnt, MetricLearner, is_learnt
 
 # Shares of the budget that may have passed after learning, and after alpha is found.
 LEARNING_SHARE, ALPHA_SHARE = 0.5, 0.65
@@ -220,7 +220,7 @@ class Auto(SplitsForIntervals):
 
     def _list_importances(self) -> str:
         """List the features that matter most, if that was learnt."""
-        if not any(one.number for one in self.rounds_):
+        if not is_learnt(self.rounds_):
             return "not learnt in this time"
         shares = self.feature_importances_
         top = np.argsort(-shares, kind="stable")[:5]

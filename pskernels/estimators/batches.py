@@ -267,7 +267,7 @@ class LearnsFromBatches(_Estimator):
         if self.n_components is None and points.shape[0] < LEAST_ROWS:
             warnings.warn(
                 f"the sketch has {points.shape[0]} rows for good, as many as the first "
-                "batch: give a larger one, or landmarks",
+                f"batch or its landmarks: give {LEAST_ROWS} or more",
                 UserWarning,
                 stacklevel=levels_to_the_caller(),
             )
