@@ -13,6 +13,7 @@ Builds of one commit are the same to the byte; .ci/reproduce checks it.
 import gzip
 import os
 import sys
+import sysconfig
 import tarfile
 from glob import glob
 
@@ -64,11 +65,19 @@ EXTENSIONS = {
 }
 N_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
 
+# One wheel serves every Python from 3.11 on, by the stable ABI, which Pythons without a
+# GIL do not have.
+STABLE_ABI = not sysconfig.get_config_var("Py_GIL_DISABLED")
+macros = [("PSK_DEBUG", str(int(DEBUG)))]
+macros += [("Py_LIMITED_API", "0x030B0000")] * STABLE_ABI
+wheel_tag = {"py_limited_api": "cp311"} if STABLE_ABI else {}
+
 # Each kind of build has a folder of its own, or it would find the files of another one
 # there, and take them for its own.
 switches = (
     ["debug"] * DEBUG + ["serial"] * NO_OPENMP + SANITIZE.split(",") * bool(SANITIZE)
 )
+switches += ["abi3"] * STABLE_ABI
 BUILD = os.path.join("build", "-".join(switches) or "plain")
 
 # In `depends`, native files reach the sdist and trigger rebuilds.
@@ -116,7 +125,11 @@ class ReproducibleSdist(sdist):
 
 
 setup(
-    options={"build": {"build_base": BUILD}, "build_ext": {"parallel": N_CORES}},
+    options={
+        "build": {"build_base": BUILD},
+        "build_ext": {"parallel": N_CORES},
+        "bdist_wheel": wheel_tag,
+    },
     cmdclass={"bdist_wheel": ReproducibleWheel, "sdist": ReproducibleSdist},
     ext_modules=cythonize(
         [
@@ -124,7 +137,8 @@ setup(
                 name,
                 sources,
                 include_dirs=["src"],
-                define_macros=[("PSK_DEBUG", str(int(DEBUG)))],
+                define_macros=macros,
+                py_limited_api=STABLE_ABI,
                 extra_compile_args=optimise + sanitize + omp_compile + flags,
                 extra_link_args=sanitize + omp_link + strip,
                 depends=native_files,
