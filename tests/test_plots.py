@@ -35,5 +35,5 @@ def test_plot_convergence_refuses(results, monkeypatch):
         psk.plot_convergence(results, x="time")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(ImportError, match="plots need matplotlib: pip install matplotlib"):
+    with pytest.raises(ImportError, match="need matplotlib: pip install matplotlib"):
         psk.plot_convergence(results)
