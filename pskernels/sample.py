@@ -98,6 +98,7 @@ class Sample:
 
     slope = _total("slope")
     differentiate = _total("differentiate")
+    take_chords = _total("take_chords")
     _flow_sums = _total("compute_flow")
     _pull_exactly = _total("pull_exactly")
     rounding = _total("rounding")
@@ -384,6 +385,21 @@ class Block:
         return self.points.smooth_derivatives(
             self.e, self.shift, mu, self.zeta, self.curvature
         )
+
+    def take_chords(self) -> Indices:
+        """Give ζ/e to curvatures, for `Huber`; return how many are not 0.
+
+        That of the parabola above the loss that touches it at e: a tangent, beyond
+        kappa, says nothing of where the loss bends again.
+        """
+        if self.points.radial:
+            self.curvature[1] = 0.0
+            return np.count_nonzero(self.curvature[:1], axis=1)
+        straight = (self.curvature == 0) & (self.e != 0)
+        chords = self.points.weight * self.zeta
+        np.divide(chords, self.e, out=self.curvature, where=straight)
+        self._weights = self.curvature.copy()
+        return np.count_nonzero(self.curvature, axis=1)
 
     def take_residuals(self, copy: bool = False) -> None:
         """Let ζ be e, for the squared loss."""

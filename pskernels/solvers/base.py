@@ -453,9 +453,10 @@ def certify_model(
     """
     progress.pause()
     mu = best_envelope(sample, alpha, theta, intercept)[0]
-    intercept, n_active, certificate = _certify(sample, alpha, theta, intercept, mu)
+    sample.place(theta, intercept)
+    change, n_active, certificate = _certify(sample, alpha, theta, mu)
     progress.resume()
-    return progress.add(theta, intercept, certificate, n_active, mu)
+    return progress.add(theta, intercept + change, certificate, n_active, mu)
 
 
 def best_envelope(
@@ -467,17 +468,23 @@ def best_envelope(
     """
     first_mu = sample.problem.first_mu
     widths = first_mu * ENVELOPE_WIDTHS if first_mu > 0 else (0.0,)
-    gaps = [_certify(sample, alpha, theta, intercept, mu)[2].gap for mu in widths]
-    best = int(np.argmin(gaps))
-    return widths[best], gaps[best]
+    sample.place(theta, intercept)
+    best, least = widths[0], np.inf
+    for mu in widths:
+        gap = _certify(sample, alpha, theta, mu)[2].gap
+        if gap > least:  # narrower ones are worse still
+            break
+        best, least = mu, gap
+    return best, least
 
 
 def _certify(
-    sample: "Sample", alpha: float, theta: Array, intercept: Array, mu: float
-) -> tuple[Array, int, Certificate]:
-    """Find (b, n_active, certificate) of Θ at the b that balances an envelope."""
-    sample.place(theta, intercept)
-    if sample.problem.fit_intercept:
-        intercept = intercept + sample.balance(mu)
+    sample: "Sample", alpha: float, theta: Array, mu: float
+) -> tuple[Array | float, int, Certificate]:
+    """Find (change of b, n_active, certificate) of Θ where b balances an envelope.
+
+    From where the sample is.
+    """
+    change = sample.balance(mu) if sample.problem.fit_intercept else 0.0
     n_active = sample.differentiate(mu).sum()
-    return intercept, int(n_active), sample.certify(theta, alpha)
+    return change, int(n_active), sample.certify(theta, alpha)
