@@ -392,14 +392,17 @@ class Block:
         That of the parabola above the loss that touches it at e: a tangent, beyond
         kappa, says nothing of where the loss bends again.
         """
+        curvature = self.curvature
         if self.points.radial:
-            self.curvature[1] = 0.0
-            return np.count_nonzero(self.curvature[:1], axis=1)
-        straight = (self.curvature == 0) & (self.e != 0)
-        chords = self.points.weight * self.zeta
-        np.divide(chords, self.e, out=self.curvature, where=straight)
-        self._weights = self.curvature.copy()
-        return np.count_nonzero(self.curvature, axis=1)
+            curvature[1] = 0.0
+        else:
+            straight = (curvature == 0) & (self.e != 0)
+            chords = self.points.weight * self.zeta
+            np.divide(chords, self.e, out=curvature, where=straight)
+            self._weights = curvature.copy()
+        n_losses = len(self.points.losses)
+        found: Indices = np.count_nonzero(curvature[:n_losses], axis=1)
+        return found
 
     def take_residuals(self, copy: bool = False) -> None:
         """Let ζ be e, for the squared loss."""

@@ -190,6 +190,34 @@ def test_a_problem_does_not_change(rng):
     np.testing.assert_allclose(total, zeta.mean(), atol=1e-12)
 
 
+@pytest.mark.parametrize("d", [1, 2])
+def test_chords_of_huber(d, rng):
+    """Parabolas that touch the loss at e, and are nowhere below it."""
+    kappa, Z = 0.5, rng.normal(size=(N, 3))
+    Y = rng.normal(size=(d, N))
+    problem = Problem(
+        Features(Z, 1),
+        psk.Huber(kappa),
+        Y,
+        np.ones(N),
+        Outputs.independent(d),
+        False,
+        1,
+    )
+    sample = Sample(problem)
+    sample.place(np.zeros((d, 3)), np.zeros(d))
+    sample.differentiate(0.0)
+    assert sample.take_chords() == N
+    chords = np.minimum(1, kappa / np.linalg.norm(Y, axis=0)) / N
+    assert (chords < 0.9 / N).sum() > N / 4
+    expected = np.kron(np.eye(d), (Z.T * chords) @ Z)
+    if d == 1:
+        (found,) = sample.grams()
+    else:
+        found = sample.norm_hessian(problem.outputs)
+    np.testing.assert_allclose(np.triu(found), np.triu(expected), atol=1e-14)
+
+
 def test_exact_residuals_leave_zeta_alone(rng):
     """Of the squared loss, ζ and e are one array until residuals are exact."""
     Z, y = make_data(rng, psk.Squared())

@@ -591,6 +591,26 @@ def test_factors_serve_several_steps(fit_intercept, n_blocks, monkeypatch, rng):
     assert result.n_iter <= expected.n_iter + 3
 
 
+@pytest.mark.parametrize("hessian", ["direct", "cg"])
+def test_first_steps_of_huber_see_points_beyond_kappa(hessian, monkeypatch, rng):
+    X = rng.normal(size=(2000, 4))
+    sketch = psk.SubSampling(200).draw(2000, random_state=0)
+    Z = psk.FeatureMap("rbf", gamma=0.25, sketch=sketch).fit_transform(X)
+    y = np.sin(X[:, 0]) + X[:, 1] * X[:, 2] + 0.2 * rng.normal(size=2000)
+    options = dict(loss=psk.Huber(1.2), alpha=1e-6, solver=Newton(hessian=hessian))
+    result = psk.solve(Z, y, **options)
+    monkeypatch.setattr(newton._State, "look_far", lambda state: None)
+    plain = psk.solve(Z, y, **options)
+    assert result.converged and plain.converged
+    assert result.n_iter < plain.n_iter
+    # where most points stay beyond kappa, nothing changes
+    monkeypatch.undo()
+    options["loss"] = psk.Huber(1e-3)
+    result = psk.solve(Z, y, **options)
+    monkeypatch.setattr(newton._State, "look_far", lambda state: None)
+    np.testing.assert_array_equal(psk.solve(Z, y, **options).coef, result.coef)
+
+
 def test_preconditioners_serve_several_steps(monkeypatch, rng):
     Z = rng.normal(size=(3000, 200)) * np.logspace(0, -3, 200)
     y = Z @ rng.normal(size=200) + 0.1 * rng.standard_t(2, size=3000)
