@@ -136,9 +136,14 @@ def main(arguments: list[str] | None = None) -> None:
         if error.name not in ("pandas", "sklearn", "matplotlib", "pyarrow"):
             raise
         _fail(options, f"{error}: {NEEDED}")
+    except KeyboardInterrupt:
+        print(f"\npskernels {options.command}: stopped", file=sys.stderr)
+        raise SystemExit(130) from None
     except BrokenPipeError:  # whoever reads has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
+    except FileNotFoundError as error:
+        _fail(options, f"there is no file {error.filename}")
     except (ValueError, OSError) as error:
         _fail(options, error)
 

@@ -1,17 +1,17 @@
 """The table of ``python -m pskernels bench``: time, memory and error of sketches.
 
-The last row is what one would do without this library: form K with NumPy, and
+The first row is what one would do without this library: form K with NumPy, and
 multiply it by a dense Gaussian sketch.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.linalg
 
 from pskernels._timing import fastest, peak_bytes
-from pskernels._types import Array
+from pskernels._types import Array, Indices
 from pskernels.gram import SketchedGram, sketch_gram
 from pskernels.sketches import (
     Accumulation,
@@ -22,10 +22,11 @@ from pskernels.sketches import (
     SubSampling,
 )
 
+# Points whose rows of K tell the error.
 ERROR_ROWS = 1000
 
 
-def make_points(n: int, d: int) -> tuple[Array, npt.NDArray[np.intp]]:
+def make_points(n: int, d: int) -> tuple[Array, Indices]:
     """Draw uniform points, and √n of them in a cluster apart, as in the paper's study.
 
     Sub-sampling takes about s/√n points of that cluster, and may miss it.
@@ -61,30 +62,14 @@ def whitened(SKSt: Array, SK: Array) -> Array:
     return Z
 
 
-def relative_errors(
-    X: Array,
-    gamma: float,
-    Zs: list[Array],
-    points: npt.NDArray[np.intp] | None = None,
-) -> Array:
-    """Compute ‖K - ZᵀZ‖ / ‖K‖ in the Frobenius norm for each Z, by blocks of K.
-
-    Of all points, or of pairs of some.
-    """
-    if points is not None:
-        X, Zs = X[points], [Z[:, points] for Z in Zs]
-    square, squares = 0.0, np.zeros(len(Zs))
-    for start in range(0, len(X), ERROR_ROWS):
-        rows = slice(start, start + ERROR_ROWS)
-        K = rbf_kernel(X[rows], X, gamma)
-        square += float(np.sum(K**2))
-        for i, Z in enumerate(Zs):
-            squares[i] += np.sum((K - Z[:, rows].T @ Z) ** 2)
-    return np.sqrt(squares / square)
+def relative_error(K: Array, Z: Array, rows: Indices, columns: Indices) -> float:
+    """Compute ‖K - ZᵀZ‖ / ‖K‖ in the Frobenius norm, of some rows and columns of K."""
+    error = np.linalg.norm(K - Z[:, rows].T @ Z[:, columns])
+    return float(error / np.linalg.norm(K))
 
 
 def run(n: int, d: int, s: int, n_threads: int | None = None) -> None:
-    """Print the table."""
+    """Print the table, a row when it is measured."""
     X, rare = make_points(n, d)
     gamma = 1 / d
     p = min(1.0, 20 / n)
@@ -97,7 +82,38 @@ def run(n: int, d: int, s: int, n_threads: int | None = None) -> None:
         "Gaussian": Gaussian(s),
     }
     print(f"S·K and S·K·Sᵀ of {n:,} points with {d} features, s = {s}, rbf, float64")
-    rows: list[tuple[str, int, Any, float, int]] = []
+    print("first what one would do without sketches, which takes longest", flush=True)
+    S = np.random.default_rng(1).normal(size=(s, n)) / np.sqrt(s)
+    some, all_points = (
+        np.random.default_rng(2).permutation(n)[:ERROR_ROWS],
+        np.arange(n),
+    )
+    parts = [
+        (rbf_kernel(X[rows], X[columns], gamma), rows, columns)
+        for rows, columns in ((some, all_points), (rare, rare))
+    ]
+
+    def formed() -> tuple[Array, Array]:
+        return sketch_with_k_formed(X, S, gamma)
+
+    products, baseline = fastest(formed)
+    print(
+        f"{'sketch':<22}{'landmarks':>10}{'seconds':>10}{'times faster':>14}"
+        f"{'peak MB':>9}{'error':>9}{'rare':>9}"
+    )
+
+    def show(
+        name: str, landmarks: int, found: Sequence[Any], seconds: float, peak: int
+    ) -> None:
+        Z = whitened(*found)
+        errors = "".join(f"{relative_error(K, Z, *of):>9.1e}" for K, *of in parts)
+        print(
+            f"{name:<22}{landmarks:>10,}{seconds:>10.4f}{baseline / seconds:>14.1f}"
+            f"{peak / 1e6:>9.1f}{errors}",
+            flush=True,
+        )
+
+    show("Gaussian, K formed", n, products, baseline, peak_bytes(formed))
     for name, distribution in distributions.items():
 
         def sketched(distribution: Distribution = distribution) -> SketchedGram:
@@ -106,32 +122,11 @@ def run(n: int, d: int, s: int, n_threads: int | None = None) -> None:
 
         result, seconds = fastest(sketched)
         landmarks = len(result.sketch.indices)
-        rows.append((name, landmarks, result[:2], seconds, peak_bytes(sketched)))
-
-    S = np.random.default_rng(1).normal(size=(s, n)) / np.sqrt(s)
-
-    def formed() -> tuple[Array, Array]:
-        return sketch_with_k_formed(X, S, gamma)
-
-    products, baseline = fastest(formed)
-    rows.append(("Gaussian, K formed", n, products, baseline, peak_bytes(formed)))
-
-    Zs = [whitened(*row[2]) for row in rows]
-    errors = relative_errors(X, gamma, Zs)
-    rare_errors = relative_errors(X, gamma, Zs, rare)
+        show(name, landmarks, result[:2], seconds, peak_bytes(sketched))
     print(
-        f"{'sketch':<22}{'landmarks':>10}{'seconds':>10}{'times faster':>14}"
-        f"{'peak MB':>9}{'error':>9}{'rare':>9}"
-    )
-    for row, error, rare_error in zip(rows, errors, rare_errors, strict=True):
-        name, landmarks, _, seconds, peak = row
-        print(
-            f"{name:<22}{landmarks:>10,}{seconds:>10.4f}{baseline / seconds:>14.1f}"
-            f"{peak / 1e6:>9.1f}{error:>9.1e}{rare_error:>9.1e}"
-        )
-    print(
-        "peak MB counts the results; error is ‖K - K Sᵀ(S K Sᵀ)†S K‖ / ‖K‖, rare that\n"
-        f"of the {len(rare)} points of a cluster apart.  Nyström meets the fewest\n"
-        "points and is the fastest; p-SR and p-SG meet more of them, and do not miss\n"
-        'what is rare.  Machines choose between the two by the data (p="auto").'
+        "peak MB counts the results; error is ‖K - K Sᵀ(S K Sᵀ)†S K‖ / ‖K‖ of some\n"
+        f"rows of K, rare that of the {len(rare)} points of a cluster apart.  Nyström\n"
+        "meets the fewest points and is the fastest; p-SR and p-SG meet more of them,\n"
+        "and do not miss what is rare.  Machines choose between the two by the data\n"
+        '(p="auto").'
     )

@@ -34,9 +34,10 @@ def run_fit(options: Namespace) -> None:
     seconds = parse_budget(options.budget)
     if not 0 <= options.test < 1:
         raise ValueError(f"--test must be a share from 0 to 1, got {options.test:g}")
-    check_writable(options.out)
+    _check_output(options.out, options.file)
     if options.plot:
         _check_picture(options.plot)
+        _check_output(options.plot, options.file, options.out)
     frame = read_table(options.file)
     quantiles = _parse_levels(options.quantiles)
     task = find_task(frame, options.target, quantiles, options.classes or None)
@@ -45,6 +46,8 @@ def run_fit(options: Namespace) -> None:
     if not known.all():
         print(f"left out, without {options.target}: {(~known).sum():,} of these rows")
         frame = frame[known]
+    if task == "classes":
+        _print_classes(frame[options.target])
     if task == "regression" and are_few_numbers(frame[options.target]):
         print(f"{options.target} has few whole numbers: --classes if they are classes")
     columns = describe_columns(
@@ -55,9 +58,15 @@ def run_fit(options: Namespace) -> None:
     _print_columns(columns)
     fitted, held = frame, None
     if options.test > 0:
+        if options.test * len(frame) < 2:
+            raise ValueError(
+                f"--test {options.test:g} is less than two of {len(frame):,} rows to "
+                "score; give more, or 0"
+            )
         fitted, held = train_test_split(
             frame, test_size=options.test, random_state=options.seed
         )
+        fitted.attrs = frame.attrs
     print(
         f"\nfitting {options.target} to {len(fitted):,} rows, "
         f"for {seconds:g} s at most",
@@ -101,11 +110,18 @@ def check_writable(path: str) -> None:
         raise ValueError(f"{path} cannot be written")
 
 
+def _check_output(path: str, *others: str) -> None:
+    """Check that a file can be written, and is none of others that are in use."""
+    check_writable(path)
+    for other in others:
+        if os.path.realpath(path) == os.path.realpath(other):
+            raise ValueError(f"{path} would be overwritten: give another name")
+
+
 def _check_picture(path: str) -> None:
     """Check that a picture can be written, of the kind that its ending says."""
     from matplotlib.figure import Figure
 
-    check_writable(path)
     endings = Figure().canvas.get_supported_filetypes()
     if Path(path).suffix and Path(path).suffix.lower()[1:] not in endings:
         raise ValueError(f"{path} must end with one of {', '.join(endings)}")
@@ -138,8 +154,8 @@ def run_predict(options: Namespace) -> None:
             "pskernels fit"
         )
     if options.out:
-        check_writable(options.out)
-    frame = read_table(options.file)
+        _check_output(options.out, options.model, options.file)
+    frame = read_table(options.file, model.decimal_commas or None)
     kept = list(dict.fromkeys(_split(options.keep, "")))
     for name in kept:
         check_name(name, frame)
@@ -194,6 +210,14 @@ def _print_columns(columns: list["Column"]) -> None:
     print(f"\n  {'column':<{width}}{'taken for':<11}note")
     for one in columns:
         print(f"  {one.name:<{width}}{one.kind or '-':<11}{one.note}".rstrip())
+
+
+def _print_classes(column: Any) -> None:
+    """Print how many rows classes have, the most frequent ones first."""
+    counts = column.astype(str).str.strip().value_counts()
+    listed = [f"{label} {count:,}" for label, count in counts[:SHOWN].items()]
+    more = [f"and {len(counts) - SHOWN} more"] if len(counts) > SHOWN else []
+    print(f"classes of {column.name}: {', '.join(listed + more)}")
 
 
 def _print_scores(scores: dict[str, float]) -> None:

@@ -13,6 +13,7 @@ move, errors are clipped (`robust`); for quantiles, which may differ where means
 the size of the errors is a second target (`spread`).
 """
 
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -67,6 +68,9 @@ FIRST_GAMMAS = np.array([0.03, 0.1, 0.3, 1.0, 3.0, 10.0])
 NEXT_GAMMAS = np.array([1 / 3, 1.0, 3.0])
 PENALTIES = 10.0 ** np.arange(-4, 2)
 
+# Shares of features that are the same, but for rounding.
+ALIKE = 1e-9
+
 # Errors are clipped at so many robust standard deviations, targets of the first round
 # at so many of theirs.
 CLIP, FIRST_CLIP = 3.0, 10.0
@@ -104,9 +108,14 @@ class Round:
             raise ValueError(f"a round must have a name and numbers, got {self}")
 
 
-def is_learnt(rounds: Sequence[Round]) -> bool:
-    """Tell whether a metric was learnt: those of the first rounds weigh all alike."""
-    return any(one.number for one in rounds)
+def is_learnt(rounds: Sequence[Round], importances: Array) -> bool:
+    """Tell whether a metric was learnt, by the importances that `Learnt` finds of it.
+
+    That of the first round weighs all features alike, and may be the one that is kept.
+    """
+    shares = importances[importances > 0]  # of features that are not constant
+    later = any(one.number for one in rounds)
+    return later and (len(shares) < 2 or bool(np.ptp(shares) > ALIKE * shares.max()))
 
 
 class Learnt(NamedTuple):
@@ -116,6 +125,11 @@ class Learnt(NamedTuple):
     penalty: float  # n·alpha
     rounds: list[Round]
     finalists: list[Kernel]  # of the best few kernels, this one the first
+    deviations: Array  # of features, among the points of rounds
+
+    def importances(self, metric: Metric) -> Array:
+        """Compute the shares of features in squared distances of L·x."""
+        return _shares(metric, self.deviations)
 
 
 class _Points(NamedTuple):
@@ -174,6 +188,8 @@ class MetricLearner:
     memory_limit : int, optional
     seconds : float, optional
         Begin no fit that would end later.
+    verbose : int
+        1 tells of each round.
     """
 
     kernels: tuple[str | Kernel, ...]
@@ -188,6 +204,7 @@ class MetricLearner:
     n_threads: int | None = None
     memory_limit: int | None = None
     seconds: float | None = None
+    verbose: int = 0
 
     def learn(self, X: PointsLike, y: Array, weight: Array | None = None) -> Learnt:
         """Learn from points, or some of them if there are many.
@@ -228,7 +245,7 @@ class MetricLearner:
         ranked = sorted(last or finalists or bests, key=_loss_of)[:FINALISTS]
         kernels = [fit.feature_map.kernel_ for fit in ranked]
         described = [_describe(fit, deviations) for fit in fits + finalists + last]
-        return Learnt(kernels[0], ranked[0].penalty, described, kernels)
+        return Learnt(kernels[0], ranked[0].penalty, described, kernels, deviations)
 
     def _learning_kernels(self) -> tuple[str | Kernel, ...]:
         return self.kernels if len(self.kernels) == 1 else LEARNING_KERNELS
@@ -332,6 +349,12 @@ class MetricLearner:
                 name, metric, base, multiples, train, held, fit, rows, clock
             )
             yield fit._replace(number=number)
+            if self.verbose:
+                kernel = fit.feature_map.kernel_.name
+                print(
+                    f"{kernel}, round {number}: held-out loss {fit.loss:.3f}",
+                    file=sys.stderr,
+                )
             since = 0 if fit.loss < (1 - GAIN) * best else since + 1
             best = min(best, fit.loss)
             hopeless = number >= EARLY_ROUNDS and best > goal

@@ -99,6 +99,7 @@ class Sample:
     slope = _total("slope")
     differentiate = _total("differentiate")
     take_chords = _total("take_chords")
+    n_on_parabola = _total("n_on_parabola")
     _flow_sums = _total("compute_flow")
     _pull_exactly = _total("pull_exactly")
     rounding = _total("rounding")
@@ -385,6 +386,12 @@ class Block:
         return self.points.smooth_derivatives(
             self.e, self.shift, mu, self.zeta, self.curvature
         )
+
+    def n_on_parabola(self) -> int:
+        """Count the points where `Huber` is a parabola, of a norm if outputs are."""
+        if self.points.radial:
+            return int(np.count_nonzero(self.curvature[1] == 0))
+        return int(np.count_nonzero(self.curvature))
 
     def take_chords(self) -> Indices:
         """Give ζ/e to curvatures, for `Huber`; return how many are not 0.

@@ -14,7 +14,7 @@ import csv
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -37,8 +37,10 @@ from pskernels.estimators.saving import register, save
 from pskernels.metric_learning import is_learnt
 from pskernels.metrics import coverage, pinball_loss
 
-# Texts that stand for a value that is not there, in any case.
+# Texts that stand for a value that is not there, in any case; and those of them that
+# may well be a class.
 MISSING = ("", "na", "n/a", "nan", "null", "none", "?", "-")
+MAY_BE_CLASSES = ("none", "-")
 # Different texts that a column of categories may have; and where a column that is
 # mostly numbers is one of categories all the same.
 MOST_CATEGORIES, FEW_TEXTS = 50, 10
@@ -48,6 +50,8 @@ MOST_ASKED_FOR = 1000
 LEAST_ROWS = 10
 # The share of a column's texts that are numbers, from which the others are mistakes.
 MOSTLY = 0.5
+# Numbers that are larger lose their squares.
+LARGEST_NUMBER = 1e100
 # What stands for a category that is not there.
 NO_CATEGORY = "(missing)"
 # Days and months in another order cannot be told apart.
@@ -69,10 +73,11 @@ LOOK_LIKE = {
 }
 # A number, as where a comma is the decimal point.
 COMMA_NUMBER = r"[+-]?\d+(,\d+)?([eE][+-]?\d+)?"
-THOUSANDS = r"[+-]?\d{1,3},\d{3}"
+THOUSANDS = r"[+-]?[1-9]\d{0,2},\d{3}"
 # A whole number with zeros behind the point.
 WHOLE = r"^([+-]?\d+)\.0+$"
 REMEDY = "; mend the file, or take the column for categories, or leave it out"
+REMEDY_OF_TARGETS = "; mend the file"
 # Rows that classes must have on average.
 LEAST_OF_A_CLASS = 2
 KINDS = ("number", "date", "category")
@@ -82,24 +87,28 @@ Columns = tuple[tuple[str, str], ...]  # names and kinds
 TASKS = ("regression", "quantiles", "classes")
 
 
-def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
+def read_table(
+    path: str | os.PathLike[str], decimal_commas: bool | None = None
+) -> pd.DataFrame:
     """Read a table, its cells as they are.
 
     Parameters
     ----------
     path : str or path
         Of a file that ends with .parquet, or of text with a line of names, whose cells
-        are separated by commas, semicolons or tabs; where by semicolons, numbers may
-        have decimal commas.
+        are separated by commas, semicolons or tabs.
+    decimal_commas : bool, optional
+        Whether numbers have them, where cells are separated by semicolons.  None means
+        that they have if any column has numbers whose comma can be nothing else.
 
     Returns
     -------
     pandas.DataFrame
-        Of text, if the file is.
+        Of text, if the file is; `attrs` tell of decimal_commas.
     """
     path = Path(path)
     if path.suffix.lower() in (".parquet", ".pq"):
-        return pd.read_parquet(path).reset_index(drop=True)
+        return _read_parquet(path)
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             first = file.readline()
@@ -108,7 +117,10 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
     if not first.strip():
         raise ValueError(f"{path} is empty: its first line must name the columns")
     separator = max(",;\t", key=first.count)
-    names = [one.strip() for one in next(csv.reader([first], delimiter=separator))]
+    try:
+        names = [one.strip() for one in next(csv.reader([first], delimiter=separator))]
+    except csv.Error as error:
+        raise ValueError(f"{path} has no line of names: {error}") from error
     twice = {name for name in names if names.count(name) > 1}
     if twice:
         raise ValueError(f"{path} has two columns {sorted(twice)[0]!r}: rename one")
@@ -126,7 +138,7 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
                 encoding="utf-8-sig",
                 index_col=False,
             )
-        return _with_points(frame) if separator == ";" else frame
+        return _with_points(frame, decimal_commas) if separator == ";" else frame
     except pd.errors.ParserWarning:
         raise ValueError(
             f"{path} has lines of more cells than there are names"
@@ -145,18 +157,27 @@ def _not_text(path: Path) -> ValueError:
     )
 
 
-def _with_points(frame: pd.DataFrame) -> pd.DataFrame:
+def _read_parquet(path: Path) -> pd.DataFrame:
+    try:
+        frame = pd.read_parquet(path)
+    except ImportError as error:
+        raise ImportError("Parquet files need pyarrow", name="pyarrow") from error
+    return frame.reset_index(drop=frame.index.names == [None])
+
+
+def _with_points(frame: pd.DataFrame, decimal_commas: bool | None) -> pd.DataFrame:
     """Write numbers with a decimal point that have a comma, in columns of numbers."""
-    for name in frame.columns:
+    found, certain = [], bool(decimal_commas)
+    for name in frame.columns if decimal_commas is not False else ():
         cells = frame[name].str.strip()
         given = cells[~cells.str.lower().isin(MISSING)]
         with_comma = given[given.str.contains(",")]
-        if (
-            len(with_comma)
-            and given.str.fullmatch(COMMA_NUMBER).all()
-            and not with_comma.str.fullmatch(THOUSANDS).all()  # who knows
-        ):
-            frame[name] = cells.str.replace(",", ".", regex=False)
+        if len(with_comma) and given.str.fullmatch(COMMA_NUMBER).all():
+            found.append((name, cells))
+            certain |= not with_comma.str.fullmatch(THOUSANDS).all()
+    for name, cells in found if certain else ():
+        frame[name] = cells.str.replace(",", ".", regex=False)
+    frame.attrs["decimal_commas"] = certain
     return frame
 
 
@@ -203,9 +224,7 @@ def describe_columns(
     """
     for name in (*categories, *left_out):
         check_name(name, frame)
-    for name in frame.columns:
-        if not isinstance(name, str):
-            raise ValueError(f"names of columns must be texts, got {name!r}")
+    _check_names(frame)
     found = []
     for name in frame.columns:
         if name in left_out:
@@ -215,6 +234,16 @@ def describe_columns(
     return found
 
 
+def _check_names(frame: pd.DataFrame) -> None:
+    """Check that columns have texts for names, each its own."""
+    for name in frame.columns:
+        if not isinstance(name, str):
+            raise ValueError(f"names of columns must be texts, got {name!r}")
+    twice = frame.columns[frame.columns.duplicated()]
+    if len(twice):
+        raise ValueError(f"there are two columns {twice[0]!r}: rename one")
+
+
 def check_name(name: str, frame: pd.DataFrame) -> None:
     """Check that a table has a column."""
     if name not in frame.columns:
@@ -222,7 +251,7 @@ def check_name(name: str, frame: pd.DataFrame) -> None:
         raise ValueError(f"there is no column {name!r}; the file has {known}")
 
 
-def _describe(column: pd.Series, asked_for: bool) -> Column:
+def _describe(column: pd.Series, asked_for: bool, remedy: str = REMEDY) -> Column:
     cells = _Cells(column)
     gaps = int(cells.missing.sum())
     note = f"{gaps:,} of {len(column):,} missing" if gaps else ""
@@ -244,13 +273,27 @@ def _describe(column: pd.Series, asked_for: bool) -> Column:
         return Column(column.name, "date", _join("counted in days", note))
     mostly_numbers = cells.is_number.mean() > MOSTLY and not said_so
     if len(different) > FEW_TEXTS and mostly_numbers:
-        cells.raise_first(~cells.is_number, "is not a number", REMEDY)
+        cells.raise_first(~cells.is_number, "is not a number", remedy)
+    if len(different) > FEW_TEXTS and cells.is_date.mean() > MOSTLY and not said_so:
+        cells.raise_first(~cells.is_date, "is not a date", remedy)
     hint = _hint_at_format(cells.texts[~cells.missing])
     if len(different) > MOST_CATEGORIES:
         what = _join(f"left out: {len(different):,} different texts", hint)
         return Column(column.name, "", what)
     what = _join(f"{len(different)} kinds", note, hint)
     return Column(column.name, "category", what)
+
+
+def _check_column(column: Column, frame: pd.DataFrame, target: str) -> None:
+    """Check that a column can be learnt from."""
+    check_name(column.name, frame)
+    if column.kind not in ("", *KINDS):
+        raise ValueError(
+            f"column {column.name!r} must be one of {', '.join(KINDS)}, or '' to leave "
+            f"it out; got {column.kind!r}"
+        )
+    if column.name == target and column.kind:
+        raise ValueError(f"column {target!r} is to be predicted, and not to learn from")
 
 
 def _hint_at_format(texts: pd.Series) -> str:
@@ -278,6 +321,7 @@ def find_task(
     -------
     {"regression", "quantiles", "classes"}
     """
+    _check_names(frame)
     check_name(target, frame)
     if len(frame) == 0:
         raise ValueError("the file has names of columns, but no rows")
@@ -287,7 +331,7 @@ def find_task(
         check_quantiles(quantiles)
         _Cells(frame[target]).take("number")
         return "quantiles"
-    found = None if classes else _describe(frame[target], asked_for=False)
+    found = None if classes else _describe(frame[target], False, REMEDY_OF_TARGETS)
     if found is None or (found.kind == "category" and classes is None):
         _check_classes(frame[target])
         return "classes"
@@ -315,11 +359,13 @@ def take_targets(
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[Any]]:
     """Tell which rows have a target, and take these.
 
-    Of classes all but empty cells: "none" may well be one.
+    Of classes, too, what stands for a gap: but "none" and "-" may well be one.
     """
     cells = _Cells(column)
     if task == "classes":
-        known = (cells.texts != "").to_numpy()
+        known = (
+            ~cells.missing | cells.texts.str.lower().isin(MAY_BE_CLASSES)
+        ).to_numpy()
         return known, cells.labels[known].astype(object).to_numpy()
     known = ~cells.missing.to_numpy()
     return known, cells.take("number")[known].to_numpy()
@@ -327,6 +373,8 @@ def take_targets(
 
 def _type_of_labels(column: pd.Series) -> str:
     """Tell what classes are, which models take as texts."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        column = column.cat.categories.to_series()
     if pd.api.types.is_bool_dtype(column):
         return "boolean"
     if pd.api.types.is_numeric_dtype(column) and _are_whole(column):
@@ -340,8 +388,8 @@ def _join(*notes: str) -> str:
 
 def _are_whole(numbers: pd.Series) -> bool:
     """Tell whether all numbers that there are fit into integers as they are."""
-    known = numbers.dropna()
-    return bool(((known % 1 == 0) & (known.abs() < 2**53)).all())
+    known = numbers.dropna().to_numpy(np.float64)
+    return bool(((known % 1 == 0) & (np.abs(known) < 2**53)).all())
 
 
 class _Cells:
@@ -373,7 +421,9 @@ class _Cells:
         """Days since 1970, NaN where there is no date."""
         texts = self.texts.where(~self.missing & self.texts.str.fullmatch(DATE))
         times = pd.to_datetime(texts, errors="coerce", utc=True, format="mixed")
-        return (times - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
+        # in their own unit: the year 9999 has no nanoseconds
+        first = pd.Timestamp("1970-01-01", tz="UTC").as_unit(times.dt.unit)
+        return (times - first) / pd.Timedelta(days=1)
 
     @property
     def is_number(self) -> pd.Series:
@@ -392,16 +442,19 @@ class _Cells:
             good, values, what = self.is_date, self.days, "is not a date"
         if not good.all():
             self.raise_first(~good, what)
+        if (values.abs() > LARGEST_NUMBER).any():
+            self.raise_first(values.abs() > LARGEST_NUMBER, "is too large")
         return values
 
     def raise_first(self, bad: pd.Series, what: str, remedy: str = "") -> NoReturn:
         """Raise an error that names the first bad cell."""
         first = int(np.flatnonzero(bad)[0])
+        hint = _hint_at_format(self.texts[first : first + 1])
         row = self._rows[first]  # as it was before rows were chosen
         row = row + 1 if isinstance(row, (int, np.integer)) else row
         raise ValueError(
             f"column {self._name!r}, row {row} below the names: {self.texts[first]!r} "
-            f"{what} ({int(bad.sum()):,} such cells){remedy}"
+            f"{what} ({int(bad.sum()):,} such cells){hint and ': '}{hint}{remedy}"
         )
 
 
@@ -422,6 +475,8 @@ class TableModel:
         Of rows that no fit has seen, if there were some.
     labels : {"text", "integer", "boolean"}
         What classes are in the table, and in predictions.
+    decimal_commas : bool
+        Whether the file had them, for `read_table` of other rows.
 
     Examples
     --------
@@ -441,6 +496,7 @@ class TableModel:
     task: str
     scores: dict[str, float] = field(default_factory=dict)
     labels: str = "text"
+    decimal_commas: bool = False
 
     def __post_init__(self) -> None:
         pairs = all(len(pair) == 2 and pair[1] in KINDS for pair in self.columns)
@@ -485,6 +541,7 @@ class TableModel:
         TableModel
         """
         task = find_task(frame, target, quantiles, classes)
+        commas = bool(frame.attrs.get("decimal_commas"))
         kept, y = take_targets(frame[target], task)
         if len(y) < LEAST_ROWS:
             raise ValueError(
@@ -492,7 +549,9 @@ class TableModel:
                 "are needed"
             )
         if columns is None:
-            columns = describe_columns(frame.drop(columns=target))
+            columns = describe_columns(frame.drop(columns=target)[kept])
+        for one in columns:
+            _check_column(one, frame, target)
         taken = tuple((one.name, one.kind) for one in columns if one.kind)
         if not taken:
             raise ValueError("no column is left to predict from")
@@ -510,7 +569,8 @@ class TableModel:
             machine = AutoKernelClassifier(**options)
         pipeline = make_pipeline(_make_encoder(taken), machine)
         pipeline.fit(_prepare(frame, taken)[kept], y)
-        return cls(pipeline, taken, target, task, labels=_type_of_labels(frame[target]))
+        labels = _type_of_labels(frame[target])
+        return cls(pipeline, taken, target, task, {}, labels, commas)
 
     def predict(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Predict a row for each row of a table.
@@ -549,7 +609,11 @@ class TableModel:
     def prepare(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Turn cells into numbers and texts, by what the columns were in the fit."""
         for name, _ in self.columns:
-            check_name(name, frame)
+            if name not in frame.columns:
+                raise ValueError(
+                    f"there is no column {name!r}, which the model has learnt from: "
+                    "add it, or fit without it"
+                )
         if len(frame) == 0:
             raise ValueError("there are no rows to predict")
         return _prepare(frame, self.columns)
@@ -639,14 +703,12 @@ class TableModel:
     def has_learnt_metric(self) -> bool:
         """Tell whether there was time to weigh features: else all weigh the same."""
         machine = self.pipeline[-1]
-        shares = machine.feature_importances_
-        all_alike = np.allclose(shares, 1 / len(shares), rtol=1e-3)
-        return len(self.columns) == 1 or (is_learnt(machine.rounds_) and not all_alike)
+        learnt = is_learnt(machine.rounds_, machine.feature_importances_)
+        return len(self.columns) == 1 or learnt
 
     def with_scores(self, scores: dict[str, float]) -> TableModel:
         """Return the same model, with scores of rows that it has not seen."""
-        state = {one.name: getattr(self, one.name) for one in fields(self)}
-        return TableModel(**(state | {"scores": scores}))
+        return replace(self, scores=scores)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file; `pskernels.estimators.load` reads it."""
@@ -659,9 +721,10 @@ PARTS = {"numbers": ("number", "date"), "categories": ("category",)}
 
 def _make_encoder(columns: Columns) -> ColumnTransformer:
     """Make the step that scales numbers and spreads categories."""
-    numbers = make_pipeline(
-        SimpleImputer(strategy="median", add_indicator=True), StandardScaler()
+    imputer = SimpleImputer(
+        strategy="median", add_indicator=True, keep_empty_features=True
     )
+    numbers = make_pipeline(imputer, StandardScaler())
     categories = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
     steps = {"numbers": numbers, "categories": categories}
     chosen = {

@@ -31,7 +31,7 @@ from pskernels.estimators import (
 )
 from pskernels.estimators.auto import parse_budget
 from pskernels.exact import solve_all_points
-from pskernels.metric_learning import KERNELS, MetricLearner, Round
+from pskernels.metric_learning import KERNELS, MetricLearner, Round, is_learnt
 from pskernels.solvers.direct import ridge_path
 
 few_points = pytest.mark.filterwarnings("ignore:n_components=.* is more than")
@@ -376,6 +376,23 @@ def test_partial_dependence_of_scikit_learn(hidden):
     ]
     interaction = partial_dependence(model, X[:200], [0, 1], grid_resolution=5)
     assert spread[1] < 0.3 and np.ptp(interaction["average"]) > 1
+
+
+def test_a_metric_that_weighs_all_alike_was_not_learnt():
+    """That of the first round, which may be the best one; constants weigh nothing."""
+    first = Round("rbf", 0, 1.0, 1e-3, 0.5, (0.5, 0.0, 0.5))
+    second = Round("rbf", 1, 1.0, 1e-3, 0.6, (0.49, 0.0, 0.51))
+    assert not is_learnt([first, second], np.array(first.importances))
+    assert is_learnt([first, second], np.array(second.importances))
+    assert not is_learnt([first], np.array(second.importances))
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3)) * [1.0, 10.0, 0.1]
+    model = AutoKernelRegressor(budget=2, random_state=0)
+    model.fit(X, rng.normal(size=400))  # noise: nothing can be learnt
+    if "not learnt" in model.report_:
+        np.testing.assert_allclose(model.feature_importances_, 1 / 3)
+    else:
+        assert np.ptp(model.feature_importances_) > 1e-6
 
 
 # ---- all points as landmarks ----

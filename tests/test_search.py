@@ -191,6 +191,28 @@ def test_calibrated_probabilities_of_folds(scoring, n_classes, rng):
     )
 
 
+@pytest.mark.parametrize(
+    "scoring, some", [("accuracy", False), ("neg_brier_score", True)]
+)
+def test_probabilities_of_folds_are_learnt_for_scores_of_them(
+    scoring, some, monkeypatch, rng
+):
+    X, y = make_data(rng)
+    calls = []
+    calibrate = SketchedKernelClassifier._calibrate
+    monkeypatch.setattr(
+        SketchedKernelClassifier,
+        "_calibrate",
+        lambda *given: calls.append(1) or calibrate(*given),
+    )
+    options = dict(probability=True, n_components=25, random_state=0, scoring=scoring)
+    search = SketchedKernelClassifierCV(
+        alphas=ALPHAS[:2], gammas=GAMMAS[:1], cv=3, **options
+    )
+    search.fit(X, y > np.median(y))
+    assert len(calls) == 1 + some * 2 * 3  # that of the last fit, and those of folds
+
+
 @pytest.mark.long
 def test_classes_of_digits():
     X, y = load_digits(return_X_y=True)

@@ -203,6 +203,8 @@ def test_decisions_far_from_probabilities_are_calibrated(rng, monkeypatch, tmp_p
     monkeypatch.setattr(classifier, "POINTS_OF_COEFFICIENT", np.inf)
     straight = model.fit(X, y).predict_proba(X_test)
     assert model.proba_knots_.shape == (0, 4)
+    model.set_params(probability=False).fit(X[:400], y[:400])
+    assert not hasattr(model, "proba_knots_")
     errors = [np.abs(found - truth).mean() for found in (probabilities, straight)]
     assert errors[0] < 0.9 * errors[1]
 

@@ -12,7 +12,7 @@ import pytest
 from pskernels import __main__
 from pskernels._fit import are_few_numbers, count_pairs
 from pskernels.estimators import AutoKernelRegressor, load
-from pskernels.table import TableModel, describe_columns, read_table
+from pskernels.table import Column, TableModel, describe_columns, read_table
 
 BUDGET = "1 s"
 
@@ -250,7 +250,7 @@ def test_predict_names_what_is_missing(houses, tmp_path, capsys):
     assert "no column 'town'" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         run("predict", tmp_path / "nothing.npz", tmp_path / "new.csv")
-    assert "No such file" in capsys.readouterr().err
+    assert "there is no file" in capsys.readouterr().err
 
 
 def test_a_target_that_is_not_known_yet(houses, tmp_path, capsys):
@@ -504,3 +504,143 @@ def test_few_whole_numbers_may_be_classes(houses, tmp_path, capsys):
     run("fit", houses, "--target", "rooms", "--budget", "1", "--quiet",
         "--out", tmp_path / "model.npz")  # fmt: skip
     assert "--classes if they are classes" in capsys.readouterr().out
+
+
+def test_classes_that_are_missing_are_no_class(tmp_path, capsys):
+    """As they are none of the kinds of other columns."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=200)})
+    frame["c"] = np.where(frame["a"] > 0, "yes", "-")
+    frame.loc[::5, "c"] = "NA"
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    run("fit", tmp_path / "t.csv", "--target", "c", "--budget", BUDGET, "--quiet",
+        "--classes", "--out", tmp_path / "model.npz")  # fmt: skip
+    printed = capsys.readouterr().out
+    assert "left out, without c: 40 of these rows" in printed
+    for label in ("yes", "-"):
+        assert re.search(f"classes of c:.* {label} {sum(frame['c'] == label)}", printed)
+    assert set(load(tmp_path / "model.npz").pipeline[-1].classes_) == {"yes", "-"}
+
+
+def test_numbers_that_no_fitted_row_has(tmp_path, capsys):
+    """A model has the column all the same, as it was told."""
+    frame = make_frame(100)[["income", "rooms", "price"]]
+    frame["rare"] = np.nan
+    columns = describe_columns(frame.assign(rare=frame["rooms"]).drop(columns="price"))
+    model = TableModel.fit(frame, "price", columns=columns, budget=BUDGET)
+    if model.has_learnt_metric():
+        assert set(model.get_importances().index) == {"income", "rooms", "rare"}
+    path = tmp_path / "model.npz"
+    model.save(path)
+    found = load(path).predict(frame.assign(rare=1.0))
+    pd.testing.assert_frame_equal(found, model.predict(frame.assign(rare=1.0)))
+
+
+def test_days_of_any_year():
+    """Programs write 9999-12-31 where there is no end."""
+    days = pd.Series([f"2020-01-{k % 28 + 1:02d}" for k in range(60)])
+    days[7] = "2020-02-30"
+    with pytest.raises(ValueError, match="row 8 below.*'2020-02-30' is not a date"):
+        describe_columns(pd.DataFrame({"day": days}))
+    days[7] = "9999-12-31"
+    if pd.__version__ < "3":  # dates are in nanoseconds
+        with pytest.raises(ValueError, match="row 8 below.*'9999-12-31'"):
+            describe_columns(pd.DataFrame({"day": days}))
+        return
+    frame = pd.DataFrame({"day": days, "y": np.arange(60.0) % 7})
+    (column,) = describe_columns(frame[["day"]])
+    assert column.kind == "date"
+    prepared = TableModel.fit(frame, "y", budget=BUDGET).prepare(frame)
+    expected = np.array(days, "datetime64[D]").astype(float)
+    np.testing.assert_array_equal(prepared["day"], expected)
+
+
+def test_commas_are_decimal_in_a_file_and_its_model(tmp_path, capsys):
+    path, new = tmp_path / "t.csv", tmp_path / "new.csv"
+    path.write_text("a;b;c\n0,125;1,5;1,250\n0,250;2;2,500\n")
+    frame = read_table(path)
+    assert frame["a"].tolist() == ["0.125", "0.250"]
+    assert frame["c"].tolist() == ["1.250", "2.500"]  # by what other columns show
+    assert frame.attrs["decimal_commas"]
+    rows = make_frame(60)[["income", "price"]].round(3)
+    rows.to_csv(path, index=False, sep=";", decimal=",")
+    run("fit", path, "--target", "price", "--budget", BUDGET, "--quiet",
+        "--out", tmp_path / "model.npz")  # fmt: skip
+    new.write_text("income;n\n1,250;2\n3,500;3\n")  # which alone could be thousands
+    capsys.readouterr()
+    run("predict", tmp_path / "model.npz", new)
+    found = [float(line) for line in capsys.readouterr().out.splitlines()[1:]]
+    expected = load(tmp_path / "model.npz").predict(
+        pd.DataFrame({"income": [1.25, 3.5]})
+    )
+    np.testing.assert_allclose(found, expected["price"])
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (Column("price", "number"), "'price' is to be predicted"),
+        (Column("nothing", "number"), "no column 'nothing'"),
+        (Column("income", "numeric"), "must be one of number, date, category"),
+    ],
+)
+def test_columns_that_cannot_be_learnt_from(column, message):
+    with pytest.raises(ValueError, match=message):
+        TableModel.fit(make_frame(50), "price", columns=[column])
+
+
+def test_cells_that_no_fit_can_take():
+    frame = make_frame(50)[["income", "price"]]
+    frame.loc[3, "income"] = 1e300
+    with pytest.raises(ValueError, match="'income', row 4 below.*is too large"):
+        TableModel.fit(frame, "price", budget=BUDGET)
+    twice = frame.iloc[:, [0, 0, 1]]
+    for function in (describe_columns, lambda table: TableModel.fit(table, "price")):
+        with pytest.raises(ValueError, match="two columns 'income'"):
+            function(twice)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--out", "houses.csv"], "would be overwritten"),
+        (["--out", "same.png", "--plot", "same.png"], "would be overwritten"),
+        (["--test", 0.001], "less than two of 399 rows"),
+    ],
+)
+def test_files_are_not_overwritten(options, message, houses, monkeypatch, capsys):
+    monkeypatch.chdir(houses.parent)
+    before = houses.read_bytes()
+    with pytest.raises(SystemExit):
+        run("fit", "houses.csv", "--target", "price", *options)
+    assert message in capsys.readouterr().err
+    assert houses.read_bytes() == before
+
+
+def test_files_that_need_more(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "t.parquet"
+    make_frame(20).set_index("id").to_parquet(path)
+    assert "id" in read_table(path).columns
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setattr(pd, "read_parquet", _without_pyarrow)
+    with pytest.raises(SystemExit):
+        run("fit", path, "--target", "price")
+    assert "need pyarrow: pip install" in capsys.readouterr().err
+    path = tmp_path / "t.csv"
+    path.write_text("a" * 200_000 + ",b\n1,2\n")
+    with pytest.raises(SystemExit):
+        run("fit", path, "--target", "b")
+    assert "no line of names" in capsys.readouterr().err
+
+
+def _without_pyarrow(path):
+    raise ImportError("Unable to find a usable engine")  # as pandas does
+
+
+def test_categories_of_numbers_are_predicted_as_numbers():
+    frame = make_frame(200)[["income", "rooms"]]
+    frame["rooms"] = (frame["income"] > 3).astype(int).astype("category")
+    model = TableModel.fit(frame, "rooms", budget=BUDGET)
+    assert model.predict(frame)["rooms"].dtype == np.int64
+    arrow = frame.assign(rooms=frame["income"].astype("double[pyarrow]") // 1)
+    assert describe_columns(arrow)[1].kind == "number"

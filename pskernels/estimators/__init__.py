@@ -20,7 +20,8 @@ except ImportError as error:
 if tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 6):
     raise ImportError(
         "pskernels.estimators needs scikit-learn 1.6 or later, found "
-        f"{sklearn.__version__}: pip install --upgrade scikit-learn"
+        f"{sklearn.__version__}: pip install --upgrade scikit-learn",
+        name="sklearn",
     )
 
 from pskernels.estimators.auto import (

@@ -175,6 +175,7 @@ class Auto(SplitsForIntervals):
             seed,
             rows=SMALL_ROWS if small else LARGE_ROWS,
             thorough=few,
+            verbose=self.verbose,
             seconds=share * seconds - (time.perf_counter() - began),
             **options,
         )
@@ -213,6 +214,8 @@ class Auto(SplitsForIntervals):
             around.add_to(machine)
         take_learnt(self, machine)
         self.rounds_ = learnt.rounds
+        if self.kernel_.metric is not None:
+            self.feature_importances_ = learnt.importances(self.kernel_.metric)
         report.append(f"importance of features: {self._list_importances()}")
         report.append(f"{time.perf_counter() - began:.1f} s in all")
         self.report_ = "\n".join(report)
@@ -220,9 +223,9 @@ class Auto(SplitsForIntervals):
 
     def _list_importances(self) -> str:
         """List the features that matter most, if that was learnt."""
-        if not is_learnt(self.rounds_):
-            return "not learnt in this time"
         shares = self.feature_importances_
+        if not is_learnt(self.rounds_, shares):
+            return "not learnt in this time"
         top = np.argsort(-shares, kind="stable")[:5]
         names = getattr(self, "feature_names_in_", range(len(shares)))
         return ", ".join(f"{names[number]}: {shares[number]:.0%}" for number in top)
@@ -342,7 +345,7 @@ def _describe_learning(learnt: Learnt, seconds: float) -> list[str]:
     losses = ", ".join(f"{name} {loss:.4f}" for name, loss in best.items())
     return [
         f"held-out loss, as a share of that of a constant, by kernel: {losses}",
-        f"kernel {learnt.kernel}: {len(learnt.rounds)} rounds, {seconds:.1f} s",
+        f"kernel {_name(learnt.kernel)}: {len(learnt.rounds)} rounds, {seconds:.1f} s",
     ]
 
 
@@ -394,7 +397,10 @@ class Trial:
             found = self._climb(
                 partial(self._fit_exactly, kernel), max(penalty, EXACT_PENALTY)
             )
-            self.report.append(f"all points as landmarks, {kernel}: {_list(found)}")
+            self.report.append(
+                f"all points as landmarks, {_name(kernel)}: held-out loss by n·alpha, "
+                f"over the least: {_compare(found)}"
+            )
             here = min(found, key=lambda one: found[one])
             if best is None or found[here] < best[0]:
                 best = found[here], here, kernel
@@ -409,7 +415,7 @@ class Trial:
                 break
             one = replace(kernel, gamma=kernel.known_gamma * step)
             gammas[one.known_gamma] = self._fit_exactly(one, penalty)
-        self.report.append(f"and by gamma: {_list(gammas)}")
+        self.report.append(f"and by gamma: {_compare(gammas)}")
         gamma = min(gammas, key=lambda one: gammas[one])
         self.machine.set_params(kernel=replace(kernel, gamma=gamma))
         return penalty
@@ -442,7 +448,9 @@ class Trial:
             return self._loss(result.predict(Z_held))
 
         found = self._climb(loss_of, penalty)
-        self.report.append(f"held-out loss by n·alpha: {_list(found)}")
+        self.report.append(
+            f"held-out loss by n·alpha, over the least: {_compare(found)}"
+        )
         return min(found, key=lambda one: found[one])
 
     def _fit_exactly(self, kernel: Kernel, penalty: float) -> float:
@@ -527,8 +535,17 @@ class Mean:
         machine._made_with = {}
 
 
-def _list(found: dict[float, float]) -> str:
-    return ", ".join(f"{one:.2g}: {loss:.4g}" for one, loss in sorted(found.items()))
+def _compare(found: dict[float, float]) -> str:
+    """List losses, over the least of them."""
+    least = min(found.values()) or 1.0
+    return ", ".join(
+        f"{k:.2g}: {loss / least:.4g}" for k, loss in sorted(found.items())
+    )
+
+
+def _name(kernel: Kernel) -> str:
+    gamma = f"{kernel.known_gamma:.4g}" if isinstance(kernel, GammaKernel) else ""
+    return f"{kernel.name}, gamma = {gamma}" if gamma else kernel.name
 
 
 class AutoKernelRegressor(  # type: ignore[misc]  # fit: no checkpoint
@@ -550,8 +567,10 @@ class AutoKernelRegressor(  # type: ignore[misc]  # fit: no checkpoint
         As for `SketchedKernelRegressor`.
     calibration : {"split"}, optional
         For `predict_interval`: a quarter of the points (at most 2,500) is held out.
-    memory_limit, n_threads, random_state
-        As for `SketchedKernelRegressor`; features may take four times memory_limit.
+    memory_limit
+        As for `SketchedKernelRegressor`; features may take four times as much.
+    n_threads, random_state
+        As for `SketchedKernelRegressor`.
     verbose : int
         1 tells what is chosen.
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -42,6 +43,8 @@ KNOTS, POINTS_OF_COEFFICIENT = (0.1, 0.3, 0.5, 0.7, 0.9), 50
 
 LOSSES = ("hinge", "squared_hinge", "logistic")
 
+PROBABILITIES = ("proba_coef_", "proba_intercept_", "proba_knots_")
+
 
 def _count_labels(start: "StartLike | None", y: AnyArray) -> dict[Any, int]:
     """Count the labels of some rows."""
@@ -51,7 +54,8 @@ def _count_labels(start: "StartLike | None", y: AnyArray) -> dict[Any, int]:
 
 
 def _has_probabilities(model: Any) -> bool:
-    if hasattr(model, "proba_coef_") or not hasattr(model, "loss_"):
+    learnt = hasattr(model, "proba_coef_") or hasattr(model, "_calibrate_later")
+    if learnt or not hasattr(model, "loss_"):
         if getattr(model, "probability", False):
             return True
     loss = getattr(model, "loss_", None) or model.loss
@@ -263,6 +267,8 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         return self._in_blocks(self._log_proba, X, out)
 
     def _log_proba(self, X: Any) -> Array:
+        if hasattr(self, "_calibrate_later"):
+            self.__dict__.pop("_calibrate_later")()
         decisions = self._decide(X)
         if hasattr(self, "proba_coef_"):
             bent = _bend(decisions, self.proba_knots_)
@@ -390,7 +396,7 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
     def _forget_probabilities(self) -> None:
         """Begin with classes against the rest, and nothing calibrated."""
         self._multinomial = False
-        for name in ("proba_coef_", "proba_intercept_"):
+        for name in (*PROBABILITIES, "_calibrate_later"):
             self.__dict__.pop(name, None)
 
     def _learn_targets(self, y: "Source") -> "Reweigh":
@@ -456,6 +462,10 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         if self.probability:
             self._calibrate(X, y, weight)
         return Z
+
+    def calibrate_when_asked(self, X: Any, y: Any, weight: Array | None) -> None:
+        """Learn probabilities if any are asked for: scores of searches may not."""
+        self._calibrate_later = partial(self._calibrate, X, y, weight)
 
     def _calibrate(self, X: Any, y: Any, weight: Array | None) -> None:
         """Learn probabilities of held-out decisions."""

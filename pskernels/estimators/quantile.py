@@ -82,7 +82,8 @@ random_state, verbose
     coef_, intercept_, dual_coef_, landmarks_, sketch_, kernel_, feature_map_, \
 loss_, growth_, metric_, feature_importances_, rounds_, alpha_, n_iter_, dual_gap_, \
 objective_, converged_, history_, n_features_in_, feature_names_in_
-        As for `SketchedKernelRegressor`, with an output for each level.
+        As for `SketchedKernelRegressor`; coef_, intercept_ and dual_coef_ have an
+        output for each level.
 
     References
     ----------

@@ -430,7 +430,7 @@ class Fold:
         if result is not None:
             machine._keep(feature_map, result)
         if getattr(machine, "probability", False):
-            machine._calibrate(*self._take(self._train))
+            machine.calibrate_when_asked(*self._take(self._train))
 
         def decide(X: Any) -> Array:
             # predictions and scores of all kinds follow from decisions
@@ -728,8 +728,9 @@ class SketchedKernelClassifierCV(  # type: ignore[misc]  # fit: no checkpoint
     ----------
     alphas, gammas, cv, scoring, warm_start
         As for `SketchedKernelRegressorCV`, without "loo"; folds have classes in
-        proportion, and the score is the share of right classes.  For any other score,
-        probability=True calibrates each candidate in each fold, as `GridSearchCV` does.
+        proportion, and the score is the share of right classes.  For scores of
+        probabilities, probability=True calibrates each candidate in each fold, as
+        `GridSearchCV` does.
     kernel, metric, n_components
         As for `SketchedKernelRegressorCV`, lists too.
     feature_groups, sketch, p, loss, class_weight, probability, fit_intercept, solver, \

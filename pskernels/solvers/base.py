@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 # anew, with what rounding may hide.
 SAFETY = 0.9
 
-# Of the first envelope that Newton's method would take.
+# Of the first envelope that Newton's method would take.  After one whose gap is so many
+# times the least, narrower ones are worse still.
 ENVELOPE_WIDTHS = 0.25 ** np.arange(8)
+TOO_NARROW = 2.0
 
 
 # Advice where no solver can do better.
@@ -472,9 +474,10 @@ def best_envelope(
     best, least = widths[0], np.inf
     for mu in widths:
         gap = _certify(sample, alpha, theta, mu)[2].gap
-        if gap > least:  # narrower ones are worse still
+        if gap < least:
+            best, least = mu, gap
+        elif gap > TOO_NARROW * least:
             break
-        best, least = mu, gap
     return best, least
 
 

@@ -268,7 +268,7 @@ class _State:
         place of 5, 2 of 6).
         """
         n = self.problem.features.n
-        if self.far and self.mu == 0 and 2 * self.n_active.min() > n:
+        if self.far and self.mu == 0 and 2 * self.sample.n_on_parabola() > n:
             self.n_active = self.sample.take_chords()
         self.far = False
 
