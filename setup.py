@@ -78,6 +78,7 @@ switches = (
     ["debug"] * DEBUG + ["serial"] * NO_OPENMP + SANITIZE.split(",") * bool(SANITIZE)
 )
 switches += ["abi3"] * STABLE_ABI
+switches += map(os.path.basename, os.environ.get("CC", "").split()[:1])
 BUILD = os.path.join("build", "-".join(switches) or "plain")
 
 # In `depends`, native files reach the sdist and trigger rebuilds.
