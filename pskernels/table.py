@@ -329,7 +329,7 @@ def find_task(
         raise ValueError("there are quantiles of numbers, not of classes")
     if quantiles is not None:
         check_quantiles(quantiles)
-        _Cells(frame[target]).take("number")
+        _Cells(frame[target]).take("number", "; quantiles are those of numbers")
         return "quantiles"
     found = None if classes else _describe(frame[target], False, REMEDY_OF_TARGETS)
     if found is None or (found.kind == "category" and classes is None):
@@ -433,7 +433,7 @@ class _Cells:
     def is_date(self) -> pd.Series:
         return self.days.notna() | self.missing
 
-    def take(self, kind: str) -> pd.Series:
+    def take(self, kind: str, remedy: str = "") -> pd.Series:
         """Turn cells into numbers, or texts of categories."""
         if kind == "category":
             return self.labels.where(~self.missing, NO_CATEGORY).astype(object)
@@ -441,7 +441,7 @@ class _Cells:
         if kind == "date":
             good, values, what = self.is_date, self.days, "is not a date"
         if not good.all():
-            self.raise_first(~good, what)
+            self.raise_first(~good, what, remedy)
         if (values.abs() > LARGEST_NUMBER).any():
             self.raise_first(values.abs() > LARGEST_NUMBER, "is too large")
         return values

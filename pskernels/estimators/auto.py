@@ -92,7 +92,8 @@ def parse_budget(budget: str | float) -> float:
         return check_positive(float(number) * UNITS[unit or "s"], "budget")
     except ValueError:
         raise ValueError(
-            f"budget must be seconds, or text like '30 s' or '2 min', got {budget!r}"
+            "budget must be seconds, above 0, or text like '30 s' or '2 min', got "
+            f"{budget!r}"
         ) from None
 
 
