@@ -459,7 +459,7 @@ def test_distributions_of_groups():
     rng = np.random.default_rng(0)
     X, groups = rng.uniform(size=(800, 2)), np.arange(800) % 2
     y = X[:, 0] + np.where(groups == 1, 1.0, 0.1) * rng.normal(size=800)
-    model = SketchedQuantileRegressor(calibration="split", random_state=0)
+    model = SketchedQuantileRegressor(calibration="split", alpha=0.03, random_state=0)
     model.fit(X, y, groups=groups)
     law = model.predict_distribution(X, groups=groups)
     interval = model.predict_interval(X, 0.8, groups=groups)
