@@ -54,8 +54,8 @@ GRADIENT_POINTS, GRADIENT_BYTES = 2000, 2**25
 # Rounds at most; those that may pass without a gain of so much, and while next to
 # nothing is learnt: a function that is hidden in many features shows in the metric
 # before it shows in the loss.  What is left of targets, of few features, shows at once
-# or not at all: R² of six sets is the same, for a fifth to a third less time;
-# `python bench/accuracy.py regression` has them.
+# or not at all: R² of six sets is the same, for up to a third less time (california;
+# kin8nm and bike_hour take as long); `python bench/accuracy.py regression` has them.
 FEW_FEATURES, FEW_PATIENCE = 12, 1
 MAX_ROUNDS, PATIENCE, BLIND_PATIENCE, GAIN = 8, 3, 4, 0.005
 # Losses, as shares, that show that next to nothing was learnt, for which more rows are
