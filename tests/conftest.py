@@ -14,6 +14,17 @@ import pytest
 # for bench/, and last: pskernels must be the one that is installed
 sys.path.append(str(Path(__file__).parents[1]))
 
+
+def only_long(*case):
+    """A case of a test that `bash .ci/long` alone tries."""
+    return pytest.param(*case, marks=pytest.mark.long)
+
+
+def mostly_long(cases, kept):
+    """Cases of several values; `bash .ci/long` alone tries those that are not kept."""
+    return [case if case in kept else only_long(*case) for case in cases]
+
+
 # Relative error, in the Frobenius norm, against a float64 dense reference.
 TOLERANCE = {"float64": 1e-12, "float32": 2e-6}
 

@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+from conftest import only_long
 
 from pskernels.checkpoint import Checkpoint
 from pskernels.estimators import SketchedKernelClassifier, SketchedKernelRegressor
@@ -26,7 +27,7 @@ def data(tmp_path, rng):
 
 
 def make_model(**options):
-    options = dict(loss="absolute", tol=1e-5) | options
+    options = dict(loss="absolute", tol=1e-3) | options
     return SketchedKernelRegressor(n_components=20, memory_limit=2**19, **options)
 
 
@@ -59,7 +60,7 @@ def count_passes(monkeypatch):
     return passes
 
 
-@pytest.mark.parametrize("n_passes", [0, 1, 4])
+@pytest.mark.parametrize("n_passes", [only_long(0), 1, only_long(4)])
 def test_a_fit_goes_on(n_passes, data, monkeypatch):
     X, y, path = data
     whole = make_model(random_state=3).fit(X, y)
@@ -172,7 +173,7 @@ def slow(*arguments):
 Chunks.run_pass = slow
 X, y, path = sys.argv[1:]
 SketchedKernelRegressor(
-    loss="absolute", tol=1e-5, n_components=20, memory_limit=2**19, random_state=5
+    loss="absolute", tol=1e-3, n_components=20, memory_limit=2**19, random_state=5
 ).fit(X, y, checkpoint=path)
 """
 

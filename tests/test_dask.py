@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import only_long
 from sklearn.base import clone
 
 import pskernels as psk
@@ -59,8 +60,8 @@ OPTIONS = dict(n_components=20, random_state=0, memory_limit=2**20, gamma=0.2)
     "sizes",
     [
         (1000, 2500, 1, 2499),
-        pytest.param((N,), marks=pytest.mark.long),
-        pytest.param((500,) * 12, marks=pytest.mark.long),
+        only_long((N,)),
+        only_long((500,) * 12),
     ],
 )
 def test_squares(sizes, client, data):
@@ -78,10 +79,10 @@ def test_squares(sizes, client, data):
 @pytest.mark.parametrize(
     "options",
     [
-        dict(loss="huber", kappa=0.5),
         dict(loss="pinball", quantile=0.9),
-        dict(loss="epsilon_insensitive", epsilon=0.1),
-        dict(kernel="polynomial", kappa=1.0),
+        only_long(dict(loss="huber", kappa=0.5)),
+        only_long(dict(loss="epsilon_insensitive", epsilon=0.1)),
+        only_long(dict(kernel="polynomial", kappa=1.0)),
     ],
     ids=str,
 )

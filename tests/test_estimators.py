@@ -72,27 +72,47 @@ def expected_failures(estimator):
     }
 
 
-@few_points
-@pytest.mark.filterwarnings("ignore:the sketch has .* rows for good")
-@pytest.mark.filterwarnings("ignore:.*carries .* of the squared distance")
-@pytest.mark.filterwarnings("ignore::pskernels.ConvergenceWarning")
-@parametrize_with_checks(
-    [
-        KernelSketch(),
-        KernelSketch(sketch="nystroem", n_components=5),
-        SketchedKernelRegressor(),
-        SketchedKernelRegressor(loss="squared"),
-        SketchedKernelRegressor(loss="epsilon_insensitive"),
-        SketchedQuantileRegressor(quantiles=0.5),
-        SketchedQuantileRegressor(),
-        SketchedQuantileRegressor(noncrossing="penalty"),
-        SketchedKernelClassifier(),
-        SketchedKernelClassifier(loss="logistic"),
-        SketchedKernelClassifier(loss="squared_hinge"),
-    ],
-    expected_failed_checks=expected_failures,
+def checks(*estimators):
+    """Run scikit-learn's own checks, whose points are few and odd."""
+    marks = (
+        few_points,
+        pytest.mark.filterwarnings("ignore:the sketch has .* rows for good"),
+        pytest.mark.filterwarnings("ignore:.*carries .* of the squared distance"),
+        pytest.mark.filterwarnings("ignore::pskernels.ConvergenceWarning"),
+        parametrize_with_checks(
+            list(estimators), expected_failed_checks=expected_failures
+        ),
+    )
+
+    def mark_all(test):
+        for mark in marks:
+            test = mark(test)
+        return test
+
+    return mark_all
+
+
+@checks(
+    KernelSketch(),
+    SketchedKernelRegressor(),
+    SketchedKernelRegressor(loss="squared"),
+    SketchedQuantileRegressor(quantiles=0.5),
+    SketchedKernelClassifier(),
+    SketchedKernelClassifier(loss="logistic"),
 )
 def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.long
+@checks(
+    KernelSketch(sketch="nystroem", n_components=5),
+    SketchedKernelRegressor(loss="epsilon_insensitive"),
+    SketchedQuantileRegressor(),
+    SketchedQuantileRegressor(noncrossing="penalty"),
+    SketchedKernelClassifier(loss="squared_hinge"),
+)
+def test_scikit_learn_checks_of_other_losses(estimator, check):
     check(estimator)
 
 

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from conftest import mostly_long, only_long
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.inspection import partial_dependence
@@ -152,7 +153,7 @@ def test_weights_count(rng):
 
 
 def test_the_best_kernel_is_chosen(rng):
-    X = rng.uniform(-1, 1, size=(2000, 2))
+    X = rng.uniform(-1, 1, size=(1000, 2))
     smooth = MetricLearner(KERNELS).learn(X, np.sin(3 * X[:, 0]) + X[:, 1])
     rough = MetricLearner(KERNELS).learn(X, np.sign(X[:, 0]) + np.sign(X[:, 1]))
     assert smooth.kernel.name in ("rbf", "matern32")
@@ -191,7 +192,9 @@ def test_rounds_are_checked():
 # ---- estimators ----
 
 
-@pytest.mark.parametrize("loss", ("huber", "squared", "absolute", "pinball"))
+@pytest.mark.parametrize(
+    "loss", ("huber", only_long("squared"), only_long("absolute"), "pinball")
+)
 @few_points
 def test_regressors_learn_metrics(loss, hidden):
     X, y = hidden
@@ -398,8 +401,13 @@ def test_a_metric_that_weighs_all_alike_was_not_learnt():
 # ---- all points as landmarks ----
 
 
-@pytest.mark.parametrize("kernel", ("rbf", "laplacian", "matern12"))
-@pytest.mark.parametrize("fit_intercept", (True, False))
+@pytest.mark.parametrize(
+    "kernel, fit_intercept",
+    mostly_long(
+        [(k, b) for k in ("rbf", "laplacian", "matern12") for b in (True, False)],
+        [("rbf", True), ("matern12", False)],
+    ),
+)
 def test_exact_fits_agree_with_scikit_learn(kernel, fit_intercept, rng):
     X, y = make_hidden(rng, n=2000, d=3)
     weight = rng.uniform(0.5, 2, size=2000)
@@ -586,6 +594,7 @@ def test_auto_regression(rng):
     assert model.converged_
 
 
+@pytest.mark.long
 def test_auto_quantiles_and_classes(rng, tmp_path):
     X, y = make_hidden(rng, n=2000)
     quantiles = AutoQuantileRegressor(budget=4, random_state=0).fit(X[:1500], y[:1500])

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from conftest import only_long
 from reference import vector_dual, vector_loss_value, vector_primal
 from scipy.optimize import minimize
 
@@ -147,7 +148,7 @@ def test_smooth_losses_equal_bfgs(loss, name, rng):
 
 
 @pytest.mark.parametrize("loss", SEPARATE, ids=str)
-@pytest.mark.parametrize("matrix", [None, "identity", np.eye(D)], ids=str)
+@pytest.mark.parametrize("matrix", [None, only_long("identity"), np.eye(D)], ids=str)
 def test_identity_equals_separate_fits(loss, matrix, rng):
     Z, Y = problem(loss, rng)
     together = psk.solve(Z, Y, loss=loss, alpha=1e-3, output_matrix=matrix, tol=1e-9)
@@ -322,7 +323,7 @@ def test_both_orders_of_mixing_agree(rng):
 
 @pytest.mark.parametrize("loss", [psk.Huber(0.5), psk.Pinball(TAUS)], ids=str)
 @pytest.mark.parametrize("name", ["identity", "quantile", "low rank"])
-@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("fit_intercept", [True, only_long(False)])
 def test_hessian_by_conjugate_gradients(loss, name, fit_intercept, rng):
     Z, Y = problem(loss, rng, n=500, r=20)
     options = dict(
@@ -391,7 +392,7 @@ def test_no_point_with_a_curvature(rng):
         assert result.converged
 
 
-@pytest.mark.parametrize("name", ["identity", "quantile"])
+@pytest.mark.parametrize("name", [only_long("identity"), "quantile"])
 def test_other_solvers(name, rng):
     Z, Y = problem(psk.Huber(), rng)
     options = dict(loss="huber", alpha=1e-2, output_matrix=MATRICES[name])
@@ -434,7 +435,7 @@ def test_path_and_warm_starts(loss, name, rng):
 @pytest.mark.parametrize(
     "loss", [psk.Squared(), psk.Huber(0.5), psk.Pinball(0.3)], ids=str
 )
-@pytest.mark.parametrize("d", [3, 20])
+@pytest.mark.parametrize("d", [3, only_long(20)])
 def test_threads_and_memory_order_change_no_bit(loss, d, rng):
     Z, Y = problem(loss, rng, n=3000, r=12, d=d)
     M = psk.graph_matrix(np.ones((d, d)))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from conftest import only_long
 
 import pskernels as psk
 from pskernels import _points
@@ -21,7 +22,7 @@ def median_of_pairs(X, metric):
 @pytest.mark.parametrize(
     "limit, n_points",
     [
-        (2**30, MEDIAN_SUBSAMPLE),
+        only_long(2**30, MEDIAN_SUBSAMPLE),
         (16 * 300**2, 300),  # room for so many points, and for 150 columns of them
         (100, 2),
     ],

@@ -16,11 +16,15 @@ from pskernels._threads import single_threaded_blas
 
 
 @pytest.mark.parametrize(
-    "n, r",
-    # the last ones are larger than a cache, in short rows and in long ones
-    [(1, 1), (3, 5), (255, 17), (1000, 100), (2049, 257), (21_003, 101), (2103, 1001)],
+    "n, r, m",
+    [
+        (n, r, m)
+        for n, r in [(1, 1), (3, 5), (255, 17), (1000, 100), (2049, 257)]
+        for m in (2, 5, 6, 7, 20)
+    ]
+    # larger than a cache, in short rows and in long ones
+    + [(21_003, 101, 2), (21_003, 101, 20), (2103, 1001, 6)],
 )
-@pytest.mark.parametrize("m", [2, 5, 6, 7, 20])
 def test_products(n, r, m, dtype, rng):
     Z = rng.normal(size=(n, r)).astype(dtype)
     v, x = rng.normal(size=r + 1), rng.normal(size=n)

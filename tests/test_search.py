@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import reference
 import scipy.sparse as sp
+from conftest import only_long
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold
-from sklearn.utils.estimator_checks import parametrize_with_checks
-from test_estimators import few_points, make_data
+from test_estimators import checks, make_data
 from test_memory import peak_below
 
 import pskernels as psk
@@ -27,23 +27,6 @@ from pskernels.solvers.loo import leave_one_out
 ALPHAS = [1e-4, 1e-2]
 GAMMAS = [0.3, 3.0]
 SMALL = dict(alphas=[1e-4], gammas=[0.01, 0.1], cv=2, n_components=20)
-
-
-def checks(*estimators):
-    """Run scikit-learn's own checks."""
-    marks = (
-        few_points,
-        pytest.mark.filterwarnings("ignore:.*carries .* of the squared distance"),
-        pytest.mark.filterwarnings("ignore::pskernels.ConvergenceWarning"),
-        parametrize_with_checks(list(estimators)),
-    )
-
-    def mark_all(test):
-        for mark in marks:
-            test = mark(test)
-        return test
-
-    return mark_all
 
 
 @checks(SketchedKernelRegressorCV(**SMALL))
@@ -176,8 +159,15 @@ def test_classifier_has_the_scores_of_grid_search(scoring, rng):
     )
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("scoring", [None, "neg_log_loss"])
+@pytest.mark.parametrize(
+    "scoring, n_classes",
+    [
+        only_long(None, 2),
+        ("neg_log_loss", 2),
+        only_long("neg_log_loss", 3),
+        only_long(None, 3),
+    ],
+)
 def test_calibrated_probabilities_of_folds(scoring, n_classes, rng):
     X, y = make_data(rng)
     options = dict(loss="hinge", probability=True, n_components=25, random_state=0)
@@ -307,10 +297,10 @@ def test_warm_starts_find_the_same_models(rng):
 
 
 def test_the_default_grid_does_not_depend_on_units(rng):
-    X, y = make_data(rng, n=120)
+    X, y = make_data(rng, n=80)
     for loss in ("huber", "absolute"):
         model = SketchedKernelRegressorCV(
-            loss=loss, n_components=15, cv=2, random_state=0
+            loss=loss, n_components=10, cv=2, random_state=0
         )
         model.fit(X, y)
         other = clone(model).fit(100 * X, 1000 * y)

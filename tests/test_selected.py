@@ -90,8 +90,8 @@ def test_result_does_not_depend_on_threads_or_on_where_calls_are_cut(
 
 @pytest.mark.parametrize("layout", ["rows", "columns"])
 def test_blocks_of_landmarks_where_memory_is_short(layout, dtype, rng):
-    X = make_points(rng, 2000, 40, dtype)
-    sketch = chosen_sketch(rng, 2000, 900)
+    X = make_points(rng, 1000, 40, dtype)
+    sketch = chosen_sketch(rng, 1000, 900)
     expected = sketch.to_dense() @ reference.rbf(*[X.astype(float)] * 2, 0.01)
     out = layouts(sketch.shape, dtype)[layout]
     psk.sketch_gram(

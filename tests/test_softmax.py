@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from conftest import only_long
 from scipy.optimize import minimize
 from scipy.special import log_softmax, logsumexp
 from scipy.stats import norm
@@ -173,7 +174,7 @@ def test_the_classifier_is_one_multinomial_problem(digits):
     assert model.converged_ and model.score(X_test, y_test) > 0.97
 
 
-@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+@pytest.mark.parametrize("loss", ["logistic", only_long("hinge")])
 def test_probabilities_are_calibrated(digits, loss, tmp_path):
     X, X_test, y, y_test = digits
     model = SketchedKernelClassifier(loss=loss, probability=True, random_state=0)
@@ -186,6 +187,7 @@ def test_probabilities_are_calibrated(digits, loss, tmp_path):
     np.testing.assert_array_equal(loaded.predict_proba(X_test), probabilities)
 
 
+@pytest.mark.long
 def test_decisions_far_from_probabilities_are_calibrated(rng, monkeypatch, tmp_path):
     # middle classes are never the likelier half, and hinge's decisions on them are -1
     X = rng.normal(size=(12_000, 2))
@@ -248,7 +250,7 @@ def test_searches_and_auto_have_multinomial_probabilities(digits):
         random_state=0,
     ).fit(X, y)
     assert calibration_error(search.predict_proba(X_test), y_test) < 0.03
-    auto = AutoKernelClassifier(budget="3 s", random_state=0).fit(X, y)
+    auto = AutoKernelClassifier(budget="1 s", random_state=0).fit(X, y)
     assert log_loss(y_test, auto.predict_proba(X_test)) < 0.2
 
 

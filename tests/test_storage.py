@@ -145,11 +145,11 @@ def test_maps_of_all_kinds(rng):
 
 @pytest.mark.parametrize("loss", ["squared", "huber", "pinball"])
 def test_results_do_not_depend_on_threads(loss, rng):
-    X = rng.normal(size=(3000, 3))
-    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=3000)
+    X = rng.normal(size=(2100, 3))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=2100)
     models = [
         SketchedKernelRegressor(
-            loss=loss, n_components=50, random_state=0, n_threads=k,
+            loss=loss, n_components=30, random_state=0, n_threads=k,
             feature_storage=storage, memory_limit=10**6,
         ).fit(X, y)
         for storage in ("recomputed", "float32")

@@ -4,6 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from conftest import only_long
 
 import pskernels as psk
 from pskernels.estimators import (
@@ -74,21 +75,19 @@ def objective_of(Z, y, loss, alpha, theta, intercept, weight=None):
     return np.average(values, weights=weight) + alpha / 2 * theta @ theta
 
 
+SMOOTH = [loss for loss in LOSSES if loss.smooth]
+CORNERS = [loss for loss in LOSSES if not loss.smooth]
+
+
 @pytest.mark.parametrize(
-    "loss, fit_intercept",
-    [
-        # all of them have both, but corners, which take many passes, in .ci/long only
-        pytest.param(
-            loss,
-            fit_intercept,
-            marks=() if loss.smooth or fit_intercept == (k % 2) else pytest.mark.long,
-            id=f"{loss}-{fit_intercept}",
-        )
-        for k, loss in enumerate(LOSSES)
-        for fit_intercept in (True, False)
-    ],
+    "loss, fit_intercept, least",
+    [(loss, b, 1e-6) for loss in SMOOTH for b in (True, False)]
+    # corners take many passes for more digits
+    + [(loss, k % 2 == 0, 1e-3) for k, loss in enumerate(CORNERS)]
+    + [only_long(loss, b, 1e-6) for loss in CORNERS for b in (True, False)],
+    ids=str,
 )
-def test_certified_gaps_hold(loss, fit_intercept, rng):
+def test_certified_gaps_hold(loss, fit_intercept, least, rng):
     """Against the optimum of a solver that has all points, to ten digits."""
     alpha, formed = 1e-3, LOSSES.index(loss) % 2 == int(fit_intercept)
     X, y = make_data(rng)
@@ -105,7 +104,7 @@ def test_certified_gaps_hold(loss, fit_intercept, rng):
         Z, y, loss=loss, alpha=alpha, tol=1e-10, sample_weight=weight,
         fit_intercept=fit_intercept,
     )  # fmt: skip
-    for tol in (1e-2, 1e-6):
+    for tol in (1e-2, least):
         (found,) = run_passes(
             chunks, [loss], [minimise(problem, start, tol, 300)], fit_intercept
         )

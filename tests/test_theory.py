@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import reference
+from conftest import only_long
 from scipy.optimize import brentq
 from scipy.stats import norm
 
@@ -276,8 +277,8 @@ class TestKSatisfiability:
         assert result.isometry == pytest.approx(expected, rel=1e-8)
         assert (result.d_n, result.tail) == (4, pytest.approx(0, abs=1e-7))
 
-    @pytest.mark.parametrize("kind", ["rademacher", "gaussian"])
-    @pytest.mark.parametrize("p", [1.0, 0.7])
+    @pytest.mark.parametrize("kind", ["rademacher", only_long("gaussian")])
+    @pytest.mark.parametrize("p", [only_long(1.0), 0.7])
     def test_holds_as_often_as_the_theorem_says(self, rng, kind, p):
         """With the rows of the theorem, whose constants the proof gives.
 
@@ -536,7 +537,7 @@ class TestRateOfTheExcessRisk:
     REPLICATES = 12
 
     @pytest.mark.parametrize(
-        "loss, stated", [("absolute", -1 / 3), ("squared", -1 / 2)]
+        "loss, stated", [only_long("absolute", -1 / 3), ("squared", -1 / 2)]
     )
     def test_is_at_least_the_stated_one(self, loss, stated):
         """Sobolev kernel, p = 0.7, λ_n = δ_n²: the slope of log risk over log n.
@@ -651,7 +652,7 @@ class TestRecommend:
             theory.recommend(points, budget="1 h", max_rows=2, random_state=0)
 
     @pytest.mark.measured
-    @pytest.mark.parametrize("loss", ["hinge", "pinball", psk.Squared()])
+    @pytest.mark.parametrize("loss", [only_long("hinge"), "pinball", psk.Squared()])
     def test_losses(self, points, loss):
         advice = theory.recommend(points, budget="20 MB", loss=loss, random_state=0)
         assert advice.seconds > 0
