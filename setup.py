@@ -54,10 +54,10 @@ SHARED = "pskernels._cyutility"
 # The one that takes longest comes first: all cores compile, a module each.
 EXTENSIONS = {
     "pskernels._gram": (["src/_gram.pyx", "src/engine.c"], engine_flags),
-    "pskernels._linear": (["src/_linear.pyx"], simd_flags),
+    "pskernels._linear": (["src/_linear.pyx"], engine_flags),
     "pskernels._adam": (["src/_adam.pyx"], simd_flags),
     "pskernels._build_info": (["src/_build_info.pyx"], []),
-    "pskernels._factors": (["src/_factors.pyx"], []),
+    "pskernels._factors": (["src/_factors.pyx"], engine_flags),
     "pskernels._guard": (["src/_guard.pyx"], []),
     "pskernels._sketch": (["src/_sketch.pyx"], []),
     "pskernels._losses": (["src/_losses.pyx"], simd_flags),

@@ -42,9 +42,10 @@ def print_info(options: argparse.Namespace) -> None:
     for library in threadpool_info():
         api = "BLAS" if library["user_api"] == "blas" else library["user_api"]
         version = f" {library['version']}" if library["version"] else ""
+        kind = library.get("architecture")  # what it takes the processor for
         print(
-            f"{api:<11}{library['internal_api']}{version}, "
-            f"{library['num_threads']} threads"
+            f"{api:<11}{library['internal_api']}{version}"
+            f"{f' ({kind})' if kind else ''}, {library['num_threads']} threads"
         )
 
 

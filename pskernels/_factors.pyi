@@ -1,13 +1,16 @@
 from pskernels._types import Array, Indices
 
 INVERSE_COLUMNS: int
+PACKED_ROWS: int
+PACKED_MORE: int
 
-def cholesky(H: Array, n_threads: int) -> int: ...
+def cholesky(H: Array, packed: Array, n_threads: int) -> int: ...
 def pivoted_cholesky(
     H: Array,
     cut: float,
     order: Indices,
     taken: Array,
+    packed: Array,
     n_threads: int,
 ) -> int: ...
 def invert_triangle(U: Array, W: Array, n_threads: int) -> None: ...

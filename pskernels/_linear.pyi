@@ -3,6 +3,7 @@ from pskernels._types import Array, Indices
 OUTPUT_BLOCK: int
 GRAM_BUFFER: int
 GRAM_TILE: int
+FORM_ROWS: int
 MATMUL_ROWS: int
 
 def column_range(Z: Array, partial: Array, n_threads: int) -> None: ...
@@ -76,9 +77,12 @@ def matmul(
     out: Array,
     n_threads: int,
 ) -> None: ...
+def packed_width(W: Array, first: int) -> int: ...
+def pack_triangle(W: Array, first: int, packed: Array, n_threads: int) -> None: ...
 def form_columns(
     A: Array,
-    W: Array,
+    packed: Array,
     first: int,
+    buffers: Array,
     n_threads: int,
 ) -> None: ...

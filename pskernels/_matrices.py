@@ -32,6 +32,15 @@ def absolute_product(v: Array, A: Array) -> Array:
     return np.concatenate([v @ np.abs(A[:, columns]) for columns in _blocks(len(A))])
 
 
+def principal(A: Array, rows: Indices) -> Array:
+    """Take A[np.ix_(rows, rows)], some rows at a time, which is 4 times as fast."""
+    out = np.empty((len(rows), len(rows)), A.dtype)
+    for part in _blocks(len(rows)):
+        # "clip": "raise", the default, would copy twice
+        np.take(A[rows[part]], rows, axis=1, out=out[part], mode="clip")
+    return out
+
+
 def add_scaled(A: Array, scale: float, B: Array) -> None:
     """A += scale · B"""
     for rows in _blocks(len(A)):
@@ -48,6 +57,11 @@ def _threads_of(A: Array, n_threads: int) -> int:
     return threads_for(len(A) ** 3, FACTOR_GRAIN, n_threads)
 
 
+def _room_to_pack(H: Array) -> Array:
+    """Make room for rows of a factor, in the form that products of blocks read."""
+    return np.empty((_factors.PACKED_ROWS, len(H) + _factors.PACKED_MORE), H.dtype)
+
+
 def cholesky(H: Array, n_threads: int, overwrite: bool = False) -> tuple[Array, int]:
     """Factorise H = UᵀU, upper triangles: (U, 0), or (U, where H is not positive).
 
@@ -56,7 +70,7 @@ def cholesky(H: Array, n_threads: int, overwrite: bool = False) -> tuple[Array, 
     _check_square(H)
     U = H if overwrite else H.copy()
     with single_threaded_blas():
-        info = _factors.cholesky(U, _threads_of(H, n_threads))
+        info = _factors.cholesky(U, _room_to_pack(U), _threads_of(H, n_threads))
     return U, info
 
 
@@ -76,7 +90,12 @@ def pivoted_cholesky(H: Array, cut: float, n_threads: int) -> tuple[Array, Indic
     U, order = H.copy(), np.empty(len(H), np.intp)
     with single_threaded_blas():
         rank = _factors.pivoted_cholesky(
-            U, cut, order, np.empty(len(H)), _threads_of(H, n_threads)
+            U,
+            cut,
+            order,
+            np.empty(len(H)),
+            _room_to_pack(U),
+            _threads_of(H, n_threads),
         )
     return U[:rank], order
 

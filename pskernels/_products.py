@@ -54,6 +54,9 @@ CALL_WORK = 2**32
 CALL_ROWS = 2**12
 
 
+# Rows up to which a triangle is not worth packing.
+FEW_ROWS = 32
+
 # Columns this many times farther from 0 than they are wide lose too many digits.
 FAR = 1e3
 
@@ -585,13 +588,20 @@ def times_triangle(A: Array, W: Array, n_threads: int) -> Array:
 
 def form_columns(A: Array, W: Array, first: int, n_threads: int) -> Array:
     """A[:, first:] := A @ W[:, first:] in place, of an upper triangle W."""
-    r = A.shape[1]
+    n, r = A.shape
     if W.shape != (r, r) or not has_whole_rows(A):
         raise ValueError(f"{A.shape} times {W.shape} cannot be computed in place")
     if first == r:
         return A
+    if n < FEW_ROWS:
+        with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"):
+            A[:, first:] = A @ W[:, first:]
+        return A
+    packed = np.empty((r, _linear.packed_width(W, first)), A.dtype)
+    _linear.pack_triangle(W, first, packed, n_threads)
+    buffers = np.empty((n_threads, r, _linear.FORM_ROWS), A.dtype)
     step = max(CALL_ROWS, CALL_WORK // r**2)
-    with single_threaded_blas():
-        for start in range(0, len(A), step):
-            _linear.form_columns(A[start : start + step], W, first, n_threads)
+    for start in range(0, n, step):
+        rows = A[start : start + step]
+        _linear.form_columns(rows, packed, first, buffers, n_threads)
     return A

@@ -26,6 +26,7 @@ from pskernels._matrices import (
     absolute_product,
     inverse_of_triangle,
     pivoted_cholesky,
+    principal,
 )
 from pskernels._preparation import prepare
 from pskernels._products import (
@@ -311,7 +312,7 @@ class FeatureMap(KernelMap):
         ChunkFeatures
         """
         X, SKSt, (rows, W) = self.learn(X)
-        chunks = ChunkFeatures(self, rows, W, SKSt[np.ix_(rows, rows)])
+        chunks = ChunkFeatures(self, rows, W, principal(SKSt, rows))
         if not formed:
             probe = chunks(X[: _points.MEDIAN_SUBSAMPLE])
             formed = probe.rounding_of_gram(alpha) > EXACT_ENOUGH
@@ -969,7 +970,7 @@ def _as_factored(
     A: Array | RecomputedFeatures, SKSt: Array, rows: Indices, W: Array, n_threads: int
 ) -> FactoredFeatures | PlainFeatures:
     """Make features of K·Sᵀ and the triangle, formed if they are far from 0."""
-    features = FactoredFeatures(A, W, SKSt[np.ix_(rows, rows)], n_threads)
+    features = FactoredFeatures(A, W, principal(SKSt, rows), n_threads)
     far = far_origin(*features.inner.column_range, features.dtype) is not None
     return features.formed() if far else features
 
@@ -1006,7 +1007,7 @@ def _whitening(SKSt: Array, cut: float, n_threads: int) -> tuple[Indices, Array]
     rank = len(U)
     left = order[rank:]
     with single_threaded_blas():
-        rest = SKSt[np.ix_(left, left)] - U[:, rank:].T @ U[:, rank:]
+        rest = principal(SKSt, left) - U[:, rank:].T @ U[:, rank:]
     rounding = np.abs(rest).max(initial=0.0)
     # values of k that were rounded to float32 may cause as much, even in float64
     if rounding > max(cut, s * FLOAT32_EPS * size):

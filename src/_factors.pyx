@@ -13,16 +13,28 @@ those of matrices in memory, and fit in an int.
 from cython.parallel cimport prange, threadid
 from libc.math cimport sqrt
 from scipy.linalg.cython_blas cimport (
-    dgemm, dgemv, dscal, dsyrk, dtrmm, dtrsm, sgemm, ssyrk, strmm, strsm,
+    dgemv, dscal, dtrmm, dtrsm, strmm, strsm,
 )
 from scipy.linalg.cython_lapack cimport dpotrf, dtrtri, spotrf, strtri
 
+from _blocks cimport (
+    PSK_DEPTH, psk_blocks, psk_blocks_for_double, psk_blocks_for_float, psk_product,
+)
 from _types cimport intp_t, real_t
 
+from pskernels._simd import MAX_LEVEL
+
+cdef const psk_blocks *DOUBLES = psk_blocks_for_double(MAX_LEVEL)
+cdef const psk_blocks *FLOATS = psk_blocks_for_float(MAX_LEVEL)
+
 cdef enum:
-    TILE = 256           # of what is left, and rows of U at a time
+    TILE = 256           # rows of U at a time, and columns of its inverse
+    LEFT_TILE = 192      # of what is left; a multiple of every panel
     PIVOT_ROWS = 64      # rows of U at a time with pivots, for which BLAS adds vectors
     RIGHT_ROWS = 128     # right-hand sides at a time
+
+PACKED_ROWS = TILE
+PACKED_MORE = LEFT_TILE
 
 
 cdef void take_off(
@@ -30,47 +42,50 @@ cdef void take_off(
     intp_t r,
     intp_t first,
     intp_t depth,
+    real_t *packed,               # WORK (depth, r + LEFT_TILE)
     int n_threads,
 ) noexcept nogil:
     """Take off UᵀU of `depth` rows from `first` on, from all that is below them."""
     cdef:
-        int ld = <int>r
-        int k = <int>depth
-        real_t one = 1
-        real_t minus = -1
+        const psk_blocks *blocks = DOUBLES if real_t is double else FLOATS
         intp_t below = first + depth
-        intp_t n_tiles = (r - below + TILE - 1) // TILE
-        real_t *U = H + first * r
-        intp_t task, i, j, row, col
-        int width, height
+        intp_t n_tiles = (r - below + LEFT_TILE - 1) // LEFT_TILE
+        intp_t padded = n_tiles * LEFT_TILE
+        intp_t n_parts = (depth + PSK_DEPTH - 1) // PSK_DEPTH
+        real_t *U = H + first * r + below
+        intp_t task, i, j, row, col, part, start, n_rows
+        psk_product product
+    for task in prange(n_tiles * n_parts, num_threads=n_threads,
+                       use_threads_if=n_threads > 1, schedule="static"):
+        col = task // n_parts * LEFT_TILE
+        start = task % n_parts * PSK_DEPTH
+        n_rows = min(<intp_t>PSK_DEPTH, depth - start)
+        blocks.pack(n_rows, min(<intp_t>LEFT_TILE, r - below - col), NULL, NULL,
+                    U + start * r + col, r, packed + start * padded + n_rows * col)
     for task in prange(n_tiles * (n_tiles + 1) // 2, num_threads=n_threads,
                        use_threads_if=n_threads > 1, schedule="dynamic"):
         j = 0
         while (j + 1) * (j + 2) // 2 <= task:
             j = j + 1
         i = task - j * (j + 1) // 2
-        row = below + i * TILE
-        col = below + j * TILE
-        height = <int>min(<intp_t>TILE, r - row)
-        width = <int>min(<intp_t>TILE, r - col)
-        # by columns: the tile (col, row) of L, less L_col · L_rowᵀ
-        if real_t is double:
-            if i == j:
-                dsyrk("L", "N", &width, &k, &minus, U + col, &ld, &one,
-                      H + col * r + col, &ld)
-            else:
-                dgemm("N", "T", &width, &height, &k, &minus, U + col, &ld, U + row,
-                      &ld, &one, H + row * r + col, &ld)
-        elif i == j:
-            ssyrk("L", "N", &width, &k, &minus, U + col, &ld, &one,
-                  H + col * r + col, &ld)
-        else:
-            sgemm("N", "T", &width, &height, &k, &minus, U + col, &ld, U + row, &ld,
-                  &one, H + row * r + col, &ld)
+        row = i * LEFT_TILE
+        col = j * LEFT_TILE
+        for part in range(n_parts):
+            start = part * PSK_DEPTH
+            n_rows = min(<intp_t>PSK_DEPTH, depth - start)
+            product = psk_product(
+                depth=n_rows, height=min(<intp_t>LEFT_TILE, r - below - row),
+                width=min(<intp_t>LEFT_TILE, r - below - col), scale=-1, adds=True,
+                upper=i == j, reach=n_rows,
+            )
+            blocks.multiply(&product, packed + start * padded + n_rows * row,
+                            packed + start * padded + n_rows * col,
+                            H + (below + row) * r + below + col, r)
 
 
 def cholesky(
     real_t[:, ::1] H,             # INOUT (r, r), the upper triangle is read
+    real_t[:, ::1] packed,        # WORK (PACKED_ROWS, r + PACKED_MORE)
     int n_threads,
 ):
     """Upper triangle of H := U, where H = UᵀU; return 0, or where it is not positive.
@@ -107,7 +122,7 @@ def cholesky(
                 else:
                     strsm("R", "L", "T", "N", &width, &depth, &one, &H[start, start],
                           &ld, &H[start, col], &ld)
-            take_off(&H[0, 0], r, start, depth, n_threads)
+            take_off(&H[0, 0], r, start, depth, &packed[0, 0], n_threads)
             start = start + depth
     return info
 
@@ -141,6 +156,7 @@ def pivoted_cholesky(
     double cut,
     intp_t[::1] order,            # OUT (r,), points by the size of their pivots
     double[::1] taken,            # WORK (r,)
+    double[:, ::1] packed,        # WORK (PACKED_ROWS, r + PACKED_MORE)
     int n_threads,
 ):
     """First rows of H := U, where H = UᵀU in the order of its largest pivots.
@@ -206,7 +222,7 @@ def pivoted_cholesky(
                     if place != j:
                         swap(&H[row, j], &H[row, place])
             if rank == r and end < r:
-                take_off(&H[0, 0], r, start, end - start, n_threads)
+                take_off(&H[0, 0], r, start, end - start, &packed[0, 0], n_threads)
             start = end
     return rank
 

@@ -11,8 +11,12 @@ double.  BLAS runs inside of threads: callers limit it to one thread.
 
 from cython.parallel cimport prange, threadid
 from libc.limits cimport INT_MAX
-from scipy.linalg.cython_blas cimport dgemm, dsyrk, dtrmm, sgemm, strmm
+from scipy.linalg.cython_blas cimport dgemm, sgemm
 
+from _blocks cimport (
+    PSK_BLOCK, PSK_DEPTH, psk_blocks, psk_blocks_for_double, psk_blocks_for_float,
+    psk_product,
+)
 from _types cimport intp_t, real_t
 
 from pskernels._simd import MAX_LEVEL
@@ -21,6 +25,9 @@ cdef extern from "simd.h":
     void psk_set_level(int max_level)
 
 psk_set_level(MAX_LEVEL)
+
+cdef const psk_blocks *DOUBLES = psk_blocks_for_double(MAX_LEVEL)
+cdef const psk_blocks *FLOATS = psk_blocks_for_float(MAX_LEVEL)
 
 cdef extern from "linear.h" nogil:
     void psk_exact_double(intp_t n, intp_t r, const double *Z, const double *v,
@@ -43,12 +50,6 @@ cdef extern from "linear.h" nogil:
     void psk_t_dot_float(intp_t n, intp_t stride, const intp_t *listed, intp_t r,
                          const float *Z, const double *x, const double *v,
                          double *out, int ahead)
-    void psk_gather_double(intp_t n_rows, const intp_t *rows, const double *weight,
-                           intp_t r, const double *Z, intp_t start, intp_t end,
-                           double *out)
-    void psk_gather_float(intp_t n_rows, const intp_t *rows, const double *weight,
-                          intp_t r, const float *Z, intp_t start, intp_t end,
-                          double *out)
     void psk_dots_double(intp_t n, intp_t r, intp_t m, const double *Z,
                          const double *V, double *out, intp_t stride)
     void psk_dots_float(intp_t n, intp_t r, intp_t m, const float *Z,
@@ -66,16 +67,15 @@ cdef extern from "linear.h" nogil:
 
 cdef enum:
     DOT_ROWS = 256       # rows that a thread takes at a time
-    GRAM_ROWS = 128      # GRAM_ROWS × 2 tiles: 1 MB, in the second-level cache
-    TILE = 512
     FEW = 6              # outputs for which BLAS does not reach the speed of linear.h
     OUTPUT_ROWS = 256    # rows at a time for more of them
-    TRIANGLE_ROWS = 1024    # BLAS packs the triangle anew for each of them
+    TRIANGLE_ROWS = 96   # a multiple of every panel; in the second-level cache
     CACHED = 1 << 23     # bytes of Z that a cache may keep from pass to pass
 
 OUTPUT_BLOCK = OUTPUT_ROWS
-GRAM_BUFFER = 2 * GRAM_ROWS * TILE
-GRAM_TILE = TILE
+GRAM_BUFFER = 2 * PSK_DEPTH * PSK_BLOCK
+GRAM_TILE = PSK_BLOCK
+FORM_ROWS = TRIANGLE_ROWS
 MATMUL_ROWS = DOT_ROWS
 
 
@@ -388,47 +388,50 @@ cdef void gram_tile(
     intp_t n_rows,
     intp_t row_tile,
     intp_t col_tile,
-    double *buffer,               # WORK (2, GRAM_ROWS, TILE)
+    double *buffer,               # WORK (2, PSK_DEPTH, PSK_BLOCK)
     double *out,                  # INOUT (r, stride), row-major, upper triangle
     intp_t stride,
 ) noexcept nogil:
     """out += Zᵀ·diag(weight)·Z in one tile, over the listed rows."""
     cdef:
-        double one = 1
-        intp_t row_start = row_tile * TILE
-        intp_t row_end = min(r, row_start + TILE)
-        intp_t col_start = col_tile * TILE
-        intp_t col_end = min(r, col_start + TILE)
-        int height = <int>(row_end - row_start)
-        int width = <int>(col_end - col_start)
-        int ld = <int>stride
-        int depth
-        double *left = buffer
-        double *right = buffer + GRAM_ROWS * TILE
-        double *corner = out + row_start * stride + col_start
-        intp_t block, start
-    for block in range((n_rows + GRAM_ROWS - 1) // GRAM_ROWS):
-        start = block * GRAM_ROWS
-        depth = <int>min(<intp_t>GRAM_ROWS, n_rows - start)
-        if real_t is double:
-            psk_gather_double(depth, rows + start, weight, r, Z, row_start, row_end,
-                              left)
-        else:
-            psk_gather_float(depth, rows + start, weight, r, Z, row_start, row_end,
-                             left)
-        # to BLAS, which counts by columns, a row-major upper tile is a lower one
-        if row_tile == col_tile:
-            dsyrk("L", "N", &height, &depth, &one, left, &height, &one, corner, &ld)
-            continue
-        if real_t is double:
-            psk_gather_double(depth, rows + start, weight, r, Z, col_start, col_end,
-                              right)
-        else:
-            psk_gather_float(depth, rows + start, weight, r, Z, col_start, col_end,
-                             right)
-        # corner += leftᵀ @ right
-        dgemm("N", "T", &width, &height, &depth, &one, right, &width, left, &height,
-              &one, corner, &ld)
+        intp_t row_start = row_tile * PSK_BLOCK
+        intp_t col_start = col_tile * PSK_BLOCK
+        intp_t height = min(<intp_t>PSK_BLOCK, r - row_start)
+        intp_t width = min(<intp_t>PSK_BLOCK, r - col_start)
+        double *right = buffer
+        double *left = right
+        psk_product product
+        intp_t block, start, depth
+    if row_tile != col_tile:
+        left = buffer + PSK_DEPTH * PSK_BLOCK
+    for block in range((n_rows + PSK_DEPTH - 1) // PSK_DEPTH):
+        start = block * PSK_DEPTH
+        depth = min(<intp_t>PSK_DEPTH, n_rows - start)
+        pack_points(Z + col_start, r, weight, rows + start, depth, width, right)
+        if row_tile != col_tile:
+            pack_points(Z + row_start, r, weight, rows + start, depth, height, left)
+        product = psk_product(
+            depth=depth, height=height, width=width, scale=1, adds=True,
+            upper=row_tile == col_tile, reach=depth,
+        )
+        DOUBLES.multiply(&product, left, right, out + row_start * stride + col_start,
+                         stride)
+
+
+cdef inline void pack_points(
+    const real_t *Z,
+    intp_t stride,
+    const double *weight,
+    const intp_t *rows,
+    intp_t depth,
+    intp_t width,
+    double *out,
+) noexcept nogil:
+    """Pack columns of the listed rows, times the square roots of their weights."""
+    if real_t is double:
+        DOUBLES.pack(depth, width, rows, weight, Z, stride, out)
+    else:
+        DOUBLES.pack_floats(depth, width, rows, weight, Z, stride, out)
 
 
 def add_weighted_gram(
@@ -447,7 +450,7 @@ def add_weighted_gram(
         intp_t r = Z.shape[1]
         intp_t n_rows = rows.shape[0]
         intp_t n_groups = out.shape[0]
-        intp_t n_tiles = (r + TILE - 1) // TILE
+        intp_t n_tiles = (r + PSK_BLOCK - 1) // PSK_BLOCK
         intp_t n_pairs = n_tiles * (n_tiles + 1) // 2
         intp_t task, group, pair, row_tile, col_tile, start, end
     if n_rows == 0:
@@ -498,38 +501,65 @@ def matmul(
                   <float *>&A[start, 0], &lda, &zero, &out[start, 0], &ldo)
 
 
-def form_columns(
-    real_t[:, :] A,               # INOUT (n, r), rows are contiguous
-    const real_t[:, ::1] W,       # IN  (r, r), upper triangular
+def packed_width(const real_t[:, ::1] W, intp_t first):
+    """Count the columns of what `pack_triangle` writes."""
+    cdef intp_t panel = DOUBLES.panel if real_t is double else FLOATS.panel
+    return (W.shape[1] - first + panel - 1) // panel * panel
+
+
+def pack_triangle(
+    const real_t[:, ::1] W,       # IN  (r, r)
     intp_t first,
+    real_t[:, ::1] packed,        # OUT (r, packed_width)
     int n_threads,
 ):
-    """A[:, first:] := A @ W[:, first:]"""
+    """packed := panels of W[:, first:], of PSK_DEPTH rows at a time"""
     cdef:
+        const psk_blocks *blocks = DOUBLES if real_t is double else FLOATS
+        intp_t r = W.shape[0]
+        intp_t chunk, row
+    for chunk in prange((r + PSK_DEPTH - 1) // PSK_DEPTH, nogil=True,
+                        num_threads=n_threads, use_threads_if=n_threads > 1,
+                        schedule="static"):
+        row = chunk * PSK_DEPTH
+        blocks.pack(min(<intp_t>PSK_DEPTH, r - row), r - first, NULL, NULL,
+                    &W[row, first], r, &packed[row, 0])
+
+
+def form_columns(
+    real_t[:, :] A,               # INOUT (n, r), rows are contiguous
+    const real_t[:, ::1] packed,  # IN  (r, packed_width), an upper triangle
+    intp_t first,
+    real_t[:, :, ::1] buffers,    # WORK (n_threads, r, FORM_ROWS)
+    int n_threads,
+):
+    """A[:, first:] := A @ W[:, first:]
+
+    Rows of A are packed some at a time, before their columns are written over.
+    """
+    cdef:
+        const psk_blocks *blocks = DOUBLES if real_t is double else FLOATS
         intp_t n = A.shape[0]
-        int ld_w = <int>A.shape[1]
-        int lda = to_int(A.strides[0] // sizeof(real_t))
-        int before = <int>first
-        int r = <int>(A.shape[1] - first)
-        real_t one = 1
-        intp_t chunk, start
-        int n_rows
+        intp_t r = A.shape[1]
+        intp_t stride = A.strides[0] // <intp_t>sizeof(real_t)
+        intp_t chunk, start, block, row, n_rows
+        real_t *rows
+        psk_product product
     for chunk in prange((n + TRIANGLE_ROWS - 1) // TRIANGLE_ROWS, nogil=True,
                         num_threads=n_threads, use_threads_if=n_threads > 1,
                         schedule="dynamic"):
         start = chunk * TRIANGLE_ROWS
-        n_rows = <int>min(<intp_t>TRIANGLE_ROWS, n - start)
-        # by columns, W is a lower triangle: Aᵀ = Wᵀ @ Aᵀ of the last rows of Aᵀ,
-        # by the corner of Wᵀ first, and then by what is left of it
-        if real_t is double:
-            dtrmm("L", "L", "N", "N", &r, &n_rows, &one, <double *>&W[first, first],
-                  &ld_w, &A[start, first], &lda)
-            if first > 0:
-                dgemm("N", "N", &r, &n_rows, &before, &one, <double *>&W[0, first],
-                      &ld_w, &A[start, 0], &lda, &one, &A[start, first], &lda)
-        else:
-            strmm("L", "L", "N", "N", &r, &n_rows, &one, <float *>&W[first, first],
-                  &ld_w, &A[start, first], &lda)
-            if first > 0:
-                sgemm("N", "N", &r, &n_rows, &before, &one, <float *>&W[0, first],
-                      &ld_w, &A[start, 0], &lda, &one, &A[start, first], &lda)
+        n_rows = min(<intp_t>TRIANGLE_ROWS, n - start)
+        rows = &buffers[threadid(), 0, 0]
+        for block in range((r + PSK_DEPTH - 1) // PSK_DEPTH):
+            row = block * PSK_DEPTH
+            blocks.pack_transpose(min(<intp_t>PSK_DEPTH, r - row), n_rows,
+                                  &A[start, row], stride, rows + row * TRIANGLE_ROWS)
+        for block in range((r + PSK_DEPTH - 1) // PSK_DEPTH):
+            row = block * PSK_DEPTH
+            product = psk_product(
+                depth=min(<intp_t>PSK_DEPTH, r - row), height=n_rows, width=r - first,
+                scale=1, adds=block > 0, upper=False, reach=first - row,
+            )
+            blocks.multiply(&product, rows + row * TRIANGLE_ROWS, &packed[row, 0],
+                            &A[start, first], stride)

@@ -1,48 +1,24 @@
 /* The body of the inner kernels, included by engine.c once for each SIMD level
- * and floating type.  Expects, and undefines at the end:
+ * and floating type.  Expects levels.h, and
  *
  *   REAL, INT      floating type, and the signed integer of the same size
- *   VBYTES         bytes of one SIMD register
- *   MR             landmarks of one register block
- *   FN(x)          name mangling
  *   SQRT, EXP2_*   for REAL (engine_types.h)
  *   X86_OP(op, X86_SUFFIX)   name of an intrinsic; only on x86
  *
- * Vectors are GCC's and clang's portable ones, so that one source serves every
- * architecture: an operator on vectors works lane by lane, a comparison gives
- * an integer vector of all-ones and all-zeros lanes.  Minimum and square root
- * have no operator: x86 has an instruction for each, others a loop.
+ * Minimum and square root of vectors have no operator: x86 has an instruction for
+ * each, others a loop.
  */
+#include "vectors.h"
 
-#define LANES ((int)(VBYTES / sizeof(REAL)))
+#define MR (VBYTES == 64 ? 12 : 6) /* landmarks of one register block */
 #define NV 2 /* vectors side by side in a block: MR * NV accumulators */
 #define NR (NV * LANES)
 #define GROUP 6 /* vectors that go through the kernel function in step */
 #define EACH(g) UNROLL for (int g = 0; g < GROUP; g++)
 
-#define vec FN(vec)
 #define ivec FN(ivec)
 
-typedef REAL vec __attribute__((vector_size(VBYTES)));
 typedef INT ivec __attribute__((vector_size(VBYTES)));
-
-/* load, store: no alignment is asked for, only wished for */
-INLINE vec FN(load)(const REAL *p)
-{
-    vec v;
-    __builtin_memcpy(&v, p, sizeof v);
-    return v;
-}
-
-INLINE void FN(store)(REAL *p, vec v)
-{
-    __builtin_memcpy(p, &v, sizeof v);
-}
-
-INLINE vec FN(spread)(REAL x)
-{
-    return x - (vec){0};
-}
 
 INLINE vec FN(minimum)(vec a, vec b)
 {
@@ -618,6 +594,7 @@ static const psk_engine FN(engine) = {
 
 #undef vec
 #undef ivec
+#undef MR
 #undef NV
 #undef NR
 #undef GROUP

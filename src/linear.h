@@ -9,7 +9,6 @@
 #ifndef PSK_LINEAR_H
 #define PSK_LINEAR_H
 
-#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -370,25 +369,9 @@ CLONES(void, psk_t_dots_##REAL,                                                \
                 add_block_##REAL(r, rows, first, out + c * r, NULL, 0);        \
         }                                                                      \
     }                                                                          \
-}                                                                              \
-                                                                               \
-/* out[k, :] = sqrt(weight of the row) * Z[row, start:end] for listed rows */  \
-CLONES(void, psk_gather_##REAL,                                                \
-    (intptr_t n_rows, const intptr_t *rows, const double *weight,              \
-     intptr_t r, const REAL *Z, intptr_t start, intptr_t end,                  \
-     double *out),                                                             \
-    (n_rows, rows, weight, r, Z, start, end, out))                             \
-{                                                                              \
-    for (intptr_t k = 0; k < n_rows; k++) {                                    \
-        const REAL *z = Z + rows[k] * r + start;                               \
-        const double factor = sqrt(weight[rows[k]]);                           \
-        SIMD                                                                   \
-        for (intptr_t j = 0; j < end - start; j++)                             \
-            out[k * (end - start) + j] = factor * z[j];                        \
-    }                                                                          \
 }
 
-/* The same without weights; NULL lists all rows, from the first on. */
+/* out[k, :] = Z[row, :] for the listed rows; NULL lists all, from the first on. */
 #define DEFINE_COPY(REAL)                                                      \
 CLONES(void, psk_copy_rows_##REAL,                                             \
     (intptr_t n_rows, const intptr_t *rows, intptr_t r, const REAL *Z,         \

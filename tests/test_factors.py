@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.linalg
+from conftest import TOLERANCE
 from scipy.linalg import lapack
 
 from pskernels._matrices import (
@@ -12,19 +13,21 @@ from pskernels._matrices import (
     rows_by_inverse,
 )
 
-# one side of blocks of 64 rows, of tiles of 256, and the other
-SIZES = [1, 2, 63, 64, 65, 255, 257, 320, 512, 513, 768, 769, 1300]
+# one side of blocks of 64 and 256 rows, of tiles of 192 behind them, and the other
+SIZES = [1, 2, 63, 64, 65, 255, 257, 320, 512, 513, 703, 705, 768, 769, 1300]
 
 
 @pytest.mark.parametrize("r", SIZES)
-def test_cholesky(r, rng):
-    A = rng.normal(size=(r, r + 3))
+def test_cholesky(r, dtype, rng):
+    A = rng.normal(size=(r, 2 * r)).astype(dtype)
     H = np.triu(A @ A.T)
     factors = [cholesky(H, n_threads) for n_threads in (1, 2, 3)]
     U, info = factors[0]
-    assert info == 0
-    expected = np.linalg.cholesky(A @ A.T).T
-    np.testing.assert_allclose(np.triu(U), expected, atol=1e-9 * np.abs(U).max())
+    assert info == 0 and U.dtype == dtype
+    expected = np.linalg.cholesky((A @ A.T).astype(np.float64)).T
+    atol = 10 * TOLERANCE[dtype] * np.abs(U).max()
+    np.testing.assert_allclose(np.triu(U), expected, atol=atol)
+    np.testing.assert_array_equal(np.tril(U, -1), np.tril(H, -1))
     for other, _ in factors[1:]:
         np.testing.assert_array_equal(other, U)
     H[r // 2, r // 2] = -1.0

@@ -11,7 +11,7 @@ from conftest import TOLERANCE
 from reference import relative_error
 
 from pskernels import _linear
-from pskernels._products import Features, matmul
+from pskernels._products import Features, form_columns, matmul
 from pskernels._threads import single_threaded_blas
 
 
@@ -68,6 +68,41 @@ def test_products(n, r, m, dtype, rng):
             np.testing.assert_array_equal(one, first)
             # sums are in double, also of float32 features
             assert relative_error(one, correct) < 1e-12
+
+
+# one side of panels (6 to 48 columns, by SIMD level and type), of blocks of 480
+# columns and of 128 rows, and the other
+EDGES = [5, 6, 7, 12, 13, 23, 24, 25, 47, 48, 49, 97, 127, 128, 129, 479, 480, 481, 970]
+
+
+@pytest.mark.parametrize("r", EDGES)
+@pytest.mark.parametrize("n", [1, 127, 128, 129, 700])
+def test_gram_at_edges(n, r, dtype, rng):
+    """All of the upper triangle, and nothing below it or behind it."""
+    Z, weight = rng.normal(size=(n, r)).astype(dtype), rng.uniform(size=n)
+    exact = Z.astype(np.float64)
+    grams = [Features(Z, n_threads).gram(weight) for n_threads in (1, 2, 3)]
+    expected = np.triu(exact.T @ (weight[:, None] * exact))
+    np.testing.assert_allclose(grams[0], expected, atol=1e-13 * n, rtol=1e-13)
+    assert not np.tril(grams[0], -1).any()
+    for other in grams[1:]:
+        np.testing.assert_array_equal(other, grams[0])
+
+
+@pytest.mark.parametrize("r", EDGES)
+@pytest.mark.parametrize("n", [1, 31, 32, 95, 96, 97, 500])
+def test_form_columns_at_edges(n, r, dtype, rng):
+    """In rows of a larger array, of which the rest is left as it was."""
+    W = np.triu(rng.normal(size=(r, r))).astype(dtype)
+    whole = rng.normal(size=(n, r + 3)).astype(dtype)
+    for first in {0, r // 3, r - 1, r}:
+        expected = whole.astype(np.float64)
+        expected[:, first:r] = expected[:, :r] @ W[:, first:].astype(np.float64)
+        found = [whole.copy() for _ in range(3)]
+        for n_threads, one in enumerate(found, start=1):
+            form_columns(one[:, :r], W, first, n_threads)
+            np.testing.assert_array_equal(one, found[0])
+        assert relative_error(found[0], expected) < TOLERANCE[dtype]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
