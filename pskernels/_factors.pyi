@@ -1,8 +1,9 @@
 from pskernels._types import Array, Indices
 
-INVERSE_COLUMNS: int
 PACKED_ROWS: int
 PACKED_MORE: int
+SYSTEM_ROWS: int
+SYSTEM_SIDE: int
 
 def cholesky(H: Array, packed: Array, n_threads: int) -> int: ...
 def pivoted_cholesky(
@@ -13,11 +14,12 @@ def pivoted_cholesky(
     packed: Array,
     n_threads: int,
 ) -> int: ...
-def invert_triangle(U: Array, W: Array, n_threads: int) -> None: ...
+def solve_rows(U: Array, B: Array, work: Array, n_threads: int) -> None: ...
+def invert_triangle(U: Array, W: Array, work: Array, n_threads: int) -> None: ...
 def inverse_squares(
     U: Array,
     sums: Array,
-    columns: Array,
+    rows: Array,
+    work: Array,
     n_threads: int,
 ) -> None: ...
-def solve_rows(U: Array, B: Array, n_threads: int) -> None: ...

@@ -100,26 +100,31 @@ def pivoted_cholesky(H: Array, cut: float, n_threads: int) -> tuple[Array, Indic
     return U[:rank], order
 
 
+def _room_to_solve(U: Array, n_threads: int) -> Array:
+    """Make room for rows of a system, for each thread."""
+    rows = len(U) + _factors.SYSTEM_SIDE
+    return np.empty((n_threads, rows, _factors.SYSTEM_ROWS), U.dtype)
+
+
 def inverse_of_triangle(U: Array, n_threads: int) -> Array:
     """Compute U⁻¹ of an upper triangle; its lower triangle is 0, that of U not read."""
     _check_square(U)
-    W = np.zeros(U.shape)
+    W, n_threads = np.zeros(U.shape), _threads_of(U, n_threads)
+    U = np.ascontiguousarray(U)
     with single_threaded_blas():
-        _factors.invert_triangle(np.ascontiguousarray(U), W, _threads_of(U, n_threads))
+        _factors.invert_triangle(U, W, _room_to_solve(U, n_threads), n_threads)
     return W
 
 
 def diagonal_of_inverse(U: Array, n_threads: int) -> Array:
     """Compute the diagonal of (UᵀU)⁻¹, U an upper triangle of float32."""
     _check_square(U)
-    width = _factors.INVERSE_COLUMNS
     n_threads = _threads_of(U, n_threads)
-    sums = np.empty((-(-len(U) // width), len(U)))
-    columns = np.empty((n_threads, len(U), width), np.float32)
+    sums = np.empty(len(U))
+    rows = np.empty((n_threads, _factors.SYSTEM_ROWS, len(U)), np.float32)
     with single_threaded_blas():
-        _factors.inverse_squares(U, sums, columns, n_threads)
-    found: Array = sums.sum(axis=0)
-    return found
+        _factors.inverse_squares(U, sums, rows, _room_to_solve(U, n_threads), n_threads)
+    return sums
 
 
 def rows_by_inverse(rows: Array, U: Array, n_threads: int) -> Array:
@@ -128,7 +133,7 @@ def rows_by_inverse(rows: Array, U: Array, n_threads: int) -> Array:
     if rows.shape[1] != len(U):
         raise ValueError(f"rows {rows.shape} do not fit a triangle of {len(U)}")
     out = rows.copy()
-    work = rows.size * len(U)
+    n_threads = threads_for(rows.size * len(U), FACTOR_GRAIN, n_threads)
     with single_threaded_blas():
-        _factors.solve_rows(U, out, threads_for(work, FACTOR_GRAIN, n_threads))
+        _factors.solve_rows(U, out, _room_to_solve(U, n_threads), n_threads)
     return out

@@ -2,9 +2,9 @@
 
 Stage: S·K·Sᵀ, Hessians -> triangles.
 
-Parallel axis: tiles of what is left of the matrix, blocks of columns of the
-inverse.  How they are cut depends on the size alone, so that results do not depend
-on the number of threads, to the last bit.  Matrices are row-major, of which the
+Parallel axis: tiles of what is left of the matrix, rows of the inverse and of
+right-hand sides.  How they are cut depends on the size alone, so that results do not
+depend on the number of threads, to the last bit.  Matrices are row-major, of which the
 upper triangle is read and written; to BLAS, which counts by columns, that is a lower
 one: L = Uᵀ.  BLAS runs inside of threads: callers limit it to one thread.  Sides are
 those of matrices in memory, and fit in an int.
@@ -13,9 +13,9 @@ those of matrices in memory, and fit in an int.
 from cython.parallel cimport prange, threadid
 from libc.math cimport sqrt
 from scipy.linalg.cython_blas cimport (
-    dgemv, dscal, dtrmm, dtrsm, strmm, strsm,
+    dgemv, dscal, dtrsm, strsm,
 )
-from scipy.linalg.cython_lapack cimport dpotrf, dtrtri, spotrf, strtri
+from scipy.linalg.cython_lapack cimport dpotrf, spotrf
 
 from _blocks cimport (
     PSK_DEPTH, psk_blocks, psk_blocks_for_double, psk_blocks_for_float, psk_product,
@@ -28,13 +28,17 @@ cdef const psk_blocks *DOUBLES = psk_blocks_for_double(MAX_LEVEL)
 cdef const psk_blocks *FLOATS = psk_blocks_for_float(MAX_LEVEL)
 
 cdef enum:
-    TILE = 256           # rows of U at a time, and columns of its inverse
+    TILE = 256           # rows of U at a time
     LEFT_TILE = 192      # of what is left; a multiple of every panel
     PIVOT_ROWS = 64      # rows of U at a time with pivots, for which BLAS adds vectors
-    RIGHT_ROWS = 128     # right-hand sides at a time
+    SIDE = 96            # of blocks of systems; a multiple of every panel
+    MOST_ROWS = 192      # rows of the identity at a time; a multiple of SIDE
+    RIGHT_ROWS = 128     # other right-hand sides, of which there are few
 
 PACKED_ROWS = TILE
 PACKED_MORE = LEFT_TILE
+SYSTEM_ROWS = MOST_ROWS
+SYSTEM_SIDE = SIDE
 
 
 cdef void take_off(
@@ -227,108 +231,113 @@ def pivoted_cholesky(
     return rank
 
 
-def invert_triangle(
-    const double[:, ::1] U,       # IN  (r, r), upper triangular
-    double[:, ::1] W,             # OUT (r, r), the upper triangle is written
-    int n_threads,
-):
-    """W := U⁻¹, a block of columns at a time; the diagonal of U has no 0."""
+cdef void solve_some_rows(
+    const real_t *U,              # IN  (r, r), upper triangular
+    intp_t r,
+    intp_t first,                 # a multiple of SIDE; columns before it are 0
+    intp_t n_rows,                # ≤ MOST_ROWS
+    real_t *B,                    # INOUT (n_rows, stride)
+    intp_t stride,
+    real_t *work,                 # WORK (r + SIDE, MOST_ROWS)
+) noexcept nogil:
+    """B := B·U⁻¹, a block of columns after the other."""
     cdef:
-        intp_t r = U.shape[0]
+        const psk_blocks *blocks = DOUBLES if real_t is double else FLOATS
+        real_t *solved = work         # panels of the transpose of finished columns
+        real_t *right = work + r * MOST_ROWS
+        int height = <int>n_rows
         int ld = <int>r
-        double one = 1
-        double minus = -1
-        intp_t n_blocks = (r + TILE - 1) // TILE
-        intp_t task, start, i, j
-        int width, above
-        int info
-    for task in prange(n_blocks, nogil=True, num_threads=n_threads,
-                       use_threads_if=n_threads > 1, schedule="dynamic"):
-        start = (n_blocks - 1 - task) * TILE  # the longest columns first
-        width = <int>min(<intp_t>TILE, r - start)
-        above = <int>start
-        info = 0  # assigned here, so that each thread has its own
-        for i in range(start + width):
-            for j in range(max(i, start), start + width):
-                W[i, j] = U[i, j]
-        dtrtri("L", "N", &width, &W[start, start], &ld, &info)
-        if above > 0:
-            # by columns: Wᵀ of the columns = - (their W)ᵀ · Uᵀ of them · (Uᵀ above)⁻¹
-            dtrmm("L", "L", "N", "N", &width, &above, &minus, &W[start, start], &ld,
-                  &W[0, start], &ld)
-            dtrsm("R", "L", "N", "N", &width, &above, &one, <double *>&U[0, 0], &ld,
-                  &W[0, start], &ld)
-
-
-INVERSE_COLUMNS = TILE
-
-
-def inverse_squares(
-    const float[:, ::1] U,        # IN  (r, r), upper triangular
-    double[:, ::1] sums,          # OUT (blocks of INVERSE_COLUMNS, r)
-    float[:, :, ::1] columns,     # WORK (n_threads, r, INVERSE_COLUMNS)
-    int n_threads,
-):
-    """sums[block, i] := Σ (U⁻¹)[i, j]² over the columns j of a block.
-
-    As `invert_triangle`, of which a block of columns is there at a time: their sum over
-    blocks is the diagonal of (UᵀU)⁻¹.
-    """
-    cdef:
-        intp_t r = U.shape[0]
-        int ld = <int>r
-        int ld_columns = TILE
-        float one = 1
-        float minus = -1
-        intp_t n_blocks = sums.shape[0]
-        intp_t task, block, start, i, j
-        int width, above
-        int info
-        double total
-        float *W
-    for task in prange(n_blocks, nogil=True, num_threads=n_threads,
-                       use_threads_if=n_threads > 1, schedule="dynamic"):
-        block = n_blocks - 1 - task  # the longest columns first
-        start = block * TILE
-        width = <int>min(<intp_t>TILE, r - start)
-        above = <int>start
-        info = 0
-        W = &columns[threadid(), 0, 0]
-        for i in range(start + width):
-            for j in range(width):
-                W[i * TILE + j] = U[i, start + j] if start + j >= i else 0
-        strtri("L", "N", &width, W + start * TILE, &ld_columns, &info)
-        if above > 0:
-            strmm("L", "L", "N", "N", &width, &above, &minus, W + start * TILE,
-                  &ld_columns, W, &ld_columns)
-            strsm("R", "L", "N", "N", &width, &above, &one, <float *>&U[0, 0], &ld,
-                  W, &ld_columns)
-        for i in range(start + width):
-            total = 0
-            for j in range(width):
-                total = total + <double>W[i * TILE + j] * W[i * TILE + j]
-            sums[block, i] = total
-        for i in range(start + width, r):
-            sums[block, i] = 0
+        int ldb = <int>stride
+        int width
+        real_t one = 1
+        intp_t block, above, col, row
+        psk_product product
+    for block in range(first // SIDE, (r + SIDE - 1) // SIDE):
+        col = block * SIDE
+        width = <int>min(<intp_t>SIDE, r - col)
+        for above in range(first // SIDE, block):
+            row = above * SIDE
+            blocks.pack(SIDE, width, NULL, NULL, U + row * r + col, r, right)
+            product = psk_product(
+                depth=SIDE, height=n_rows, width=width, scale=-1, adds=True,
+                upper=False, reach=SIDE,
+            )
+            blocks.multiply(&product, solved + row * MOST_ROWS, right, B + col, stride)
+        # by columns: Bᵀ = L⁻¹ · Bᵀ
+        if real_t is double:
+            dtrsm("L", "L", "N", "N", &width, &height, &one,
+                  <double *>U + col * r + col, &ld, B + col, &ldb)
+        else:
+            strsm("L", "L", "N", "N", &width, &height, &one,
+                  <float *>U + col * r + col, &ld, B + col, &ldb)
+        blocks.pack_transpose(width, n_rows, B + col, stride, solved + col * MOST_ROWS)
 
 
 def solve_rows(
     const double[:, ::1] U,       # IN  (r, r), upper triangular
     double[:, ::1] B,             # INOUT (m, r)
+    double[:, :, ::1] work,       # WORK (n_threads, r + SIDE, MOST_ROWS)
     int n_threads,
 ):
     """B := B·U⁻¹, some rows at a time; the diagonal of U has no 0."""
     cdef:
         intp_t m = B.shape[0]
-        int r = <int>U.shape[0]
-        double one = 1
+        intp_t r = U.shape[0]
         intp_t task, start
-        int n_rows
     for task in prange((m + RIGHT_ROWS - 1) // RIGHT_ROWS, nogil=True,
                        num_threads=n_threads, use_threads_if=n_threads > 1,
                        schedule="dynamic"):
         start = task * RIGHT_ROWS
-        n_rows = <int>min(<intp_t>RIGHT_ROWS, m - start)
-        # by columns: Bᵀ = L⁻¹ · Bᵀ
-        dtrsm("L", "L", "N", "N", &r, &n_rows, &one, <double *>&U[0, 0], &r,
-              &B[start, 0], &r)
+        solve_some_rows(&U[0, 0], r, 0, min(<intp_t>RIGHT_ROWS, m - start),
+                        &B[start, 0], r, &work[threadid(), 0, 0])
+
+
+def invert_triangle(
+    const double[:, ::1] U,       # IN  (r, r), upper triangular
+    double[:, ::1] W,             # INOUT (r, r), zeros
+    double[:, :, ::1] work,       # WORK (n_threads, r + SIDE, MOST_ROWS)
+    int n_threads,
+):
+    """W := U⁻¹, some rows of the identity at a time; the diagonal of U has no 0."""
+    cdef:
+        intp_t r = U.shape[0]
+        intp_t task, start, end, i
+    for task in prange((r + MOST_ROWS - 1) // MOST_ROWS, nogil=True,
+                       num_threads=n_threads, use_threads_if=n_threads > 1,
+                       schedule="dynamic"):
+        start = task * MOST_ROWS
+        end = min(r, start + MOST_ROWS)
+        for i in range(start, end):
+            W[i, i] = 1
+        solve_some_rows(&U[0, 0], r, start, end - start, &W[start, 0], r,
+                        &work[threadid(), 0, 0])
+
+
+def inverse_squares(
+    const float[:, ::1] U,        # IN  (r, r), upper triangular
+    double[::1] sums,             # OUT (r,)
+    float[:, :, ::1] rows,        # WORK (n_threads, MOST_ROWS, r)
+    float[:, :, ::1] work,        # WORK (n_threads, r + SIDE, MOST_ROWS)
+    int n_threads,
+):
+    """sums[i] := Σ (U⁻¹)[i, j]², the diagonal of (UᵀU)⁻¹."""
+    cdef:
+        intp_t r = U.shape[0]
+        intp_t task, start, n_rows, i, j
+        double total
+        float *W
+    for task in prange((r + MOST_ROWS - 1) // MOST_ROWS, nogil=True,
+                       num_threads=n_threads, use_threads_if=n_threads > 1,
+                       schedule="dynamic"):
+        start = task * MOST_ROWS
+        n_rows = min(<intp_t>MOST_ROWS, r - start)
+        W = &rows[threadid(), 0, 0]
+        for i in range(n_rows):
+            for j in range(start, r):
+                W[i * r + j] = start + i == j
+        solve_some_rows(&U[0, 0], r, start, n_rows, W, r, &work[threadid(), 0, 0])
+        for i in range(n_rows):
+            total = 0
+            for j in range(start + i, r):
+                total = total + <double>W[i * r + j] * W[i * r + j]
+            sums[start + i] = total

@@ -13,8 +13,10 @@ from pskernels._matrices import (
     rows_by_inverse,
 )
 
-# one side of blocks of 64 and 256 rows, of tiles of 192 behind them, and the other
-SIZES = [1, 2, 63, 64, 65, 255, 257, 320, 512, 513, 703, 705, 768, 769, 1300]
+# one side of blocks of 64 and 256 rows, of tiles of 192 behind them, of 96 columns of
+# a system, and the other
+SIZES = [1, 2, 63, 64, 65, 95, 96, 97, 193, 255, 257, 320, 512, 513, 703, 705, 768, 769]
+SIZES += [1300]
 
 
 @pytest.mark.parametrize("r", SIZES)
@@ -101,7 +103,7 @@ def test_inverse_of_triangle(r, rng):
 
 
 @pytest.mark.parametrize("m", [0, 1, 127, 128, 129, 300])
-@pytest.mark.parametrize("r", [1, 300])
+@pytest.mark.parametrize("r", [1, 96, 97, 300])
 def test_rows_by_inverse(r, m, rng):
     U = np.triu(rng.normal(size=(r, r)), 1) / np.sqrt(r) + np.diag(rng.random(r) + 1)
     dirty = U + np.tril(np.full((r, r), np.nan), -1)

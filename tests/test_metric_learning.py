@@ -463,7 +463,7 @@ def test_leave_one_out_errors_are_those_of_fits_without_a_point(fit_intercept, r
 
 
 def test_diagonals_of_inverses(rng):
-    for n in (1, 5, 255, 256, 257, 600):
+    for n in (1, 5, 95, 97, 191, 193, 600):
         A = rng.normal(size=(n, n + 5))
         H = (A @ A.T / n + np.eye(n)).astype(np.float32)
         U = np.linalg.cholesky(H.astype(float)).T.astype(np.float32).copy()

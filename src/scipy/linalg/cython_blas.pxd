@@ -12,14 +12,6 @@ cdef void sgemm(char *transa, char *transb, int *m, int *n, int *k, s *alpha, s 
 cdef void dgemv(char *trans, int *m, int *n, d *alpha, d *a, int *lda, d *x,
                 int *incx, d *beta, d *y, int *incy) noexcept nogil
 cdef void dscal(int *n, d *da, d *dx, int *incx) noexcept nogil
-cdef void dsyrk(char *uplo, char *trans, int *n, int *k, d *alpha, d *a, int *lda,
-                d *beta, d *c, int *ldc) noexcept nogil
-cdef void ssyrk(char *uplo, char *trans, int *n, int *k, s *alpha, s *a, int *lda,
-                s *beta, s *c, int *ldc) noexcept nogil
-cdef void dtrmm(char *side, char *uplo, char *transa, char *diag, int *m, int *n,
-                d *alpha, d *a, int *lda, d *b, int *ldb) noexcept nogil
-cdef void strmm(char *side, char *uplo, char *transa, char *diag, int *m, int *n,
-                s *alpha, s *a, int *lda, s *b, int *ldb) noexcept nogil
 cdef void dtrsm(char *side, char *uplo, char *transa, char *diag, int *m, int *n,
                 d *alpha, d *a, int *lda, d *b, int *ldb) noexcept nogil
 cdef void strsm(char *side, char *uplo, char *transa, char *diag, int *m, int *n,

@@ -5,7 +5,3 @@ ctypedef float s
 
 cdef void dpotrf(char *uplo, int *n, d *a, int *lda, int *info) noexcept nogil
 cdef void spotrf(char *uplo, int *n, s *a, int *lda, int *info) noexcept nogil
-cdef void dtrtri(char *uplo, char *diag, int *n, d *a, int *lda,
-                 int *info) noexcept nogil
-cdef void strtri(char *uplo, char *diag, int *n, s *a, int *lda,
-                 int *info) noexcept nogil
