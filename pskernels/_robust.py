@@ -7,6 +7,11 @@ from pskernels._types import Array
 # Of a normal law, the standard deviation is so many times the median of |e|.
 NORMAL_MAD = 1.4826
 
+# Targets so many times farther from the median than three quarters of them are wild:
+# of normal ones none is, of those with the tails of Cauchy's law one in 75.
+WILD = 20.0
+LEAST_TOL = 1e-12  # what rounding leaves
+
 
 def weighted_median(values: Array, weight: Array | None = None) -> float:
     """Find the middle of the medians of `values`, which count `weight` times each."""
@@ -42,3 +47,20 @@ def robust_size(errors: Array, weight: Array | None = None) -> float:
     sizes = np.abs(errors) if errors.ndim == 1 else np.linalg.norm(errors, axis=1)
     size = NORMAL_MAD * weighted_median(sizes, weight)
     return size or float(np.average(sizes, weights=weight))
+
+
+def tighten(tol: float, y: Array, weight: Array | None = None) -> float:
+    """Make a tolerance relative to the objective one that wild targets do not loosen.
+
+    They may be nearly all of the objective: then a gap that is small beside it may hide
+    all that the other targets have to say.  The same, unless half of the errors of a
+    constant are those of wild targets.
+    """
+    errors = centred(y, weight)
+    sizes = np.abs(errors) if errors.ndim == 1 else np.linalg.norm(errors, axis=1)
+    mean = np.average(sizes, weights=weight)
+    most = np.quantile(sizes, 0.75, weights=weight, method="inverted_cdf") or mean
+    tame = np.average(np.minimum(sizes, WILD * most), weights=weight)
+    if not 0 < mean < np.inf or 2 * tame >= mean:
+        return tol
+    return float(max(2 * tame / mean * tol, min(tol, LEAST_TOL)))

@@ -24,7 +24,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import pskernels as psk
 from pskernels import _preparation
 from pskernels._points import total_variance
-from pskernels._robust import robust_size, weighted_median
+from pskernels._robust import robust_size, tighten, weighted_median
 from pskernels.estimators import (
     KernelSketch,
     SketchedKernelClassifier,
@@ -779,6 +779,60 @@ def test_robust_losses_ignore_outliers(rng):
     }
     assert min(scores[loss] for loss in REGRESSION_LOSSES[:-1]) > 0.9
     assert scores["squared"] < 0
+
+
+@pytest.mark.parametrize("wild", [1e4, 1e8, 9999999999.0])
+@pytest.mark.parametrize(
+    "model",
+    [
+        *(SketchedKernelRegressor(loss=loss) for loss in REGRESSION_LOSSES[:-1]),
+        SketchedQuantileRegressor(quantiles=[0.3, 0.5]),
+    ],
+    ids=lambda model: getattr(model, "loss", "levels"),
+)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_few_wild_targets_are_as_good_as_absent(model, wild, weighted, rng):
+    """However large they are, and so large a part of the objective."""
+    X = rng.normal(size=(1500, 3))
+    f = np.sin(2 * X[:, 0])
+    y = f + 0.1 * rng.normal(size=1500)
+    weight = rng.uniform(0.5, 1.5, size=1500) if weighted else None
+    model = clone(model).set_params(random_state=0)
+
+    def miss(targets):
+        predicted = model.fit(X, targets, sample_weight=weight).predict(X)
+        return np.median(
+            np.abs(predicted[:, -1] if predicted.ndim > 1 else predicted - f)
+        )
+
+    spoilt = y.copy()
+    spoilt[:10] = wild
+    assert miss(spoilt) < 1.5 * miss(y) + 0.005
+    assert model.converged_
+
+
+def test_the_tolerance_is_that_of_the_parameters_unless_targets_are_wild(rng):
+    """Of ordinary targets, heavy tails and many equal ones among them."""
+    for y in (
+        rng.normal(size=1000),
+        rng.standard_t(2, size=1000),
+        rng.exponential(size=1000),
+        rng.lognormal(size=1000),
+        rng.poisson(0.3, size=1000).astype(float),
+        np.where(rng.uniform(size=1000) < 0.1, rng.normal(size=1000), 0.0),
+        rng.normal(size=(1000, 3)),
+        np.zeros(1000),
+    ):
+        assert tighten(1e-6, y) == 1e-6
+        assert tighten(1e-6, y, np.ones(1000)) == 1e-6
+    y[0] = 1e6  # alone among zeros: it is all that there is to learn
+    assert tighten(1e-6, y) == pytest.approx(1e-6, rel=1)
+    wild = np.append(rng.normal(size=999), 1e6)
+    assert tighten(1e-6, wild) == pytest.approx(1e-6 * 2 * 0.8 / 1e3, rel=0.2)
+    assert tighten(1e-6, wild, (wild < 10).astype(float)) == 1e-6
+    assert tighten(1e-6, 1e9 * wild + 1e15) == pytest.approx(tighten(1e-6, wild))
+    assert tighten(1e-6, np.append(wild, 1e30)) == 1e-12
+    assert tighten(1e-13, np.append(wild, 1e30)) == 1e-13
 
 
 @pytest.mark.parametrize(

