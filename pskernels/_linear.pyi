@@ -1,8 +1,6 @@
 from pskernels._types import Array, Indices
 
 OUTPUT_BLOCK: int
-GRAM_BUFFER: int
-GRAM_TILE: int
 FORM_ROWS: int
 MATMUL_ROWS: int
 
@@ -63,6 +61,7 @@ def t_dot_outputs(
     buffers: Array,
     n_threads: int,
 ) -> None: ...
+def plan_gram(r: int) -> tuple[int, int]: ...
 def add_weighted_gram(
     Z: Array,
     weight: Array,

@@ -6,7 +6,7 @@ At thousands of rows, a copy of a matrix costs more than what is done with it.
 import numpy as np
 
 from pskernels import _factors
-from pskernels._threads import single_threaded_blas, threads_for
+from pskernels._threads import CALL_WORK, single_threaded_blas, threads_for
 from pskernels._types import Array, Indices
 
 BLOCK = 256
@@ -33,7 +33,7 @@ def absolute_product(v: Array, A: Array) -> Array:
 
 
 def principal(A: Array, rows: Indices) -> Array:
-    """Take A[np.ix_(rows, rows)], some rows at a time, which is 4 times as fast."""
+    """Take A[np.ix_(rows, rows)], none negative, which is 4 times as fast in parts."""
     out = np.empty((len(rows), len(rows)), A.dtype)
     for part in _blocks(len(rows)):
         # "clip": "raise", the default, would copy twice
@@ -55,6 +55,11 @@ def _check_square(A: Array) -> None:
 
 def _threads_of(A: Array, n_threads: int) -> int:
     return threads_for(len(A) ** 3, FACTOR_GRAIN, n_threads)
+
+
+def _parts(n: int, size: int) -> int:
+    """Count the tasks of so many rows, which more threads than these do not share."""
+    return max(1, -(-n // size))
 
 
 def _room_to_pack(H: Array) -> Array:
@@ -109,8 +114,8 @@ def _room_to_solve(U: Array, n_threads: int) -> Array:
 def inverse_of_triangle(U: Array, n_threads: int) -> Array:
     """Compute U⁻¹ of an upper triangle; its lower triangle is 0, that of U not read."""
     _check_square(U)
-    W, n_threads = np.zeros(U.shape), _threads_of(U, n_threads)
-    U = np.ascontiguousarray(U)
+    n_threads = min(_threads_of(U, n_threads), _parts(len(U), _factors.SYSTEM_ROWS))
+    W, U = np.zeros(U.shape), np.ascontiguousarray(U)
     with single_threaded_blas():
         _factors.invert_triangle(U, W, _room_to_solve(U, n_threads), n_threads)
     return W
@@ -119,11 +124,15 @@ def inverse_of_triangle(U: Array, n_threads: int) -> Array:
 def diagonal_of_inverse(U: Array, n_threads: int) -> Array:
     """Compute the diagonal of (UᵀU)⁻¹, U an upper triangle of float32."""
     _check_square(U)
-    n_threads = _threads_of(U, n_threads)
-    sums = np.empty(len(U))
-    rows = np.empty((n_threads, _factors.SYSTEM_ROWS, len(U)), np.float32)
+    r, size = len(U), _factors.SYSTEM_ROWS
+    n_threads = min(_threads_of(U, n_threads), _parts(r, size))
+    sums = np.empty(r)
+    rows, work = np.empty((n_threads, size, r), U.dtype), _room_to_solve(U, n_threads)
+    step = size * max(n_threads, CALL_WORK // (size * r**2))
     with single_threaded_blas():
-        _factors.inverse_squares(U, sums, rows, _room_to_solve(U, n_threads), n_threads)
+        for first in range(0, r, step):
+            last = min(r, first + step)
+            _factors.inverse_squares(U, first, last, sums, rows, work, n_threads)
     return sums
 
 
@@ -134,6 +143,7 @@ def rows_by_inverse(rows: Array, U: Array, n_threads: int) -> Array:
         raise ValueError(f"rows {rows.shape} do not fit a triangle of {len(U)}")
     out = rows.copy()
     n_threads = threads_for(rows.size * len(U), FACTOR_GRAIN, n_threads)
+    n_threads = min(n_threads, _parts(len(rows), _factors.RIGHT_SIDES))
     with single_threaded_blas():
         _factors.solve_rows(U, out, _room_to_solve(U, n_threads), n_threads)
     return out

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import scipy.linalg
+from scipy.linalg import get_blas_funcs
 
 from pskernels import _linear
 from pskernels._exact import two_sum
 from pskernels._threads import (
+    CALL_WORK,
     ThreadChoice,
     cached_property,
     single_threaded_blas,
@@ -48,14 +50,14 @@ GRAM_GRAIN = 2**20
 LONG_CALL = 2**25
 LONG_GRAM = 2**29
 
-# Multiplications of one native call, well under half a second, and rows at least:
-# Ctrl-C is heard between calls.
-CALL_WORK = 2**32
+# Rows of one native call at least.
 CALL_ROWS = 2**12
+CALL_GRAM_ROWS = 512
 
 
-# Rows up to which a triangle is not worth packing.
-FEW_ROWS = 32
+# Rows for which packing a triangle costs more than it saves: by times of 1 to 31 rows
+# at r = 500, 1,000 and 2,000.
+FEW_ROWS = 16
 
 # Columns this many times farther from 0 than they are wide lose too many digits.
 FAR = 1e3
@@ -218,8 +220,7 @@ class Features(PlainFeatures):
         self.row_rounding = row_rounding
         self._set_threads(n_threads)
         self._n_groups = min(MAX_GROUPS, -(-self.n // MIN_GROUP_ROWS))
-        n_tiles = -(-self.r // _linear.GRAM_TILE)
-        self._gram_tasks = n_tiles * (n_tiles + 1) // 2
+        self._gram_tiles, self._gram_buffer = _linear.plan_gram(self.r)
 
     def _set_threads(self, n_threads: int) -> None:
         self.n_threads = n_threads
@@ -453,13 +454,14 @@ class Features(PlainFeatures):
         # a group has to be worth the matrix that it fills, in time and in memory
         n_groups = len(rows) // max(MIN_GROUP_ROWS, 2 * self.r)
         most = max(MIN_GRAM_GROUPS, self.Z.nbytes // (GRAM_SHARE * 8 * self.r**2))
-        n_groups = min(GRAM_TASKS // self._gram_tasks, n_groups, most)
+        n_groups = max(1, min(GRAM_TASKS // self._gram_tiles, n_groups, most))
         size = self.r + bordered
-        sums = np.zeros((max(1, n_groups), size, size))
-        step = max(_linear.GRAM_TILE, CALL_WORK // self.r**2)
+        sums = np.zeros((n_groups, size, size))
+        step = max(CALL_GRAM_ROWS, CALL_WORK // self.r**2)
 
         def add(n_threads: int, some: Indices) -> None:
-            buffers = np.empty((n_threads, _linear.GRAM_BUFFER))
+            n_threads = min(n_threads, n_groups * self._gram_tiles)
+            buffers = np.empty((n_threads, self._gram_buffer))
             _linear.add_weighted_gram(self.Z, weight, some, sums, buffers, n_threads)
 
         for start in range(0, len(rows), step):
@@ -475,7 +477,7 @@ class Features(PlainFeatures):
                     add(k, some)
 
                 self._grams.run(add_some, len(some))
-        found: Array = sums.sum(axis=0) if len(sums) > 1 else sums[0]
+        found: Array = sums.sum(axis=0) if n_groups > 1 else sums[0]
         return found
 
 
@@ -594,14 +596,24 @@ def form_columns(A: Array, W: Array, first: int, n_threads: int) -> Array:
     if first == r:
         return A
     if n < FEW_ROWS:
-        with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"):
-            A[:, first:] = A @ W[:, first:]
+        _form_few(A, W, first)
         return A
     packed = np.empty((r, _linear.packed_width(W, first)), A.dtype)
     _linear.pack_triangle(W, first, packed, n_threads)
+    n_threads = min(n_threads, -(-n // _linear.FORM_ROWS))
     buffers = np.empty((n_threads, r, _linear.FORM_ROWS), A.dtype)
     step = max(CALL_ROWS, CALL_WORK // r**2)
     for start in range(0, n, step):
         rows = A[start : start + step]
         _linear.form_columns(rows, packed, first, buffers, n_threads)
     return A
+
+
+def _form_few(A: Array, W: Array, first: int) -> None:
+    """Do the same for a few rows, reading the upper triangle only, by BLAS."""
+    trmm = get_blas_funcs("trmm", (A, W))
+    with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"):
+        left = A[:, :first] @ W[:first, first:]
+        # by columns: (A·W)ᵀ = Wᵀ·Aᵀ, of a lower triangle
+        A[:, first:] = trmm(1.0, W[first:, first:].T, A[:, first:].T, lower=True).T
+        A[:, first:] += left

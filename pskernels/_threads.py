@@ -13,6 +13,7 @@ from pskernels._guard import Guard
 from pskernels._validation import check_int
 
 __all__ = [
+    "CALL_WORK",
     "ThreadChoice",
     "COMPILER",
     "OPENMP",
@@ -24,6 +25,10 @@ __all__ = [
 ]
 
 MAX_THREADS = 1024  # OpenMP dies without a message where threads run out
+
+# Multiplications of one native call, well under half a second: Ctrl-C is heard between
+# calls.
+CALL_WORK = 2**32
 
 # libgomp's pool does not survive a fork: a child that used it would hang.
 _forked = False

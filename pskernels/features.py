@@ -274,8 +274,8 @@ class RecomputedFeatures(PlainFeatures):
         self.dtype = np.dtype(dtype)
         self.n_threads = n_threads
         self._step = step
-        # what BLAS computes of a row depends on its place, by rounding: then blocks are
-        # whole, so that all passes see the same numbers
+        # a few rows are multiplied by a triangle in another way than many, and rounded
+        # in another way: then blocks are whole, so that all passes see the same numbers
         self._whole = False
 
     def with_threads(self, n_threads: int) -> Self:

@@ -4,6 +4,7 @@ cdef extern from "blocks.h" nogil:
     enum:
         PSK_BLOCK
         PSK_DEPTH
+        PSK_EVEN
     ctypedef struct psk_product:
         intp_t depth
         intp_t height

@@ -10,6 +10,7 @@ one: L = Uᵀ.  BLAS runs inside of threads: callers limit it to one thread.  Si
 those of matrices in memory, and fit in an int.
 """
 
+from cpython.exc cimport PyErr_CheckSignals
 from cython.parallel cimport prange, threadid
 from libc.math cimport sqrt
 from scipy.linalg.cython_blas cimport (
@@ -38,6 +39,7 @@ cdef enum:
 PACKED_ROWS = TILE
 PACKED_MORE = LEFT_TILE
 SYSTEM_ROWS = MOST_ROWS
+RIGHT_SIDES = RIGHT_ROWS
 SYSTEM_SIDE = SIDE
 
 
@@ -128,6 +130,8 @@ def cholesky(
                           &ld, &H[start, col], &ld)
             take_off(&H[0, 0], r, start, depth, &packed[0, 0], n_threads)
             start = start + depth
+            with gil:
+                PyErr_CheckSignals()
     return info
 
 
@@ -228,6 +232,8 @@ def pivoted_cholesky(
             if rank == r and end < r:
                 take_off(&H[0, 0], r, start, end - start, &packed[0, 0], n_threads)
             start = end
+            with gil:
+                PyErr_CheckSignals()
     return rank
 
 
@@ -270,7 +276,9 @@ cdef void solve_some_rows(
         else:
             strsm("L", "L", "N", "N", &width, &height, &one,
                   <float *>U + col * r + col, &ld, B + col, &ldb)
-        blocks.pack_transpose(width, n_rows, B + col, stride, solved + col * MOST_ROWS)
+        if col + SIDE < r:
+            blocks.pack_transpose(width, n_rows, B + col, stride,
+                                  solved + col * MOST_ROWS)
 
 
 def solve_rows(
@@ -315,22 +323,24 @@ def invert_triangle(
 
 def inverse_squares(
     const float[:, ::1] U,        # IN  (r, r), upper triangular
-    double[::1] sums,             # OUT (r,)
+    intp_t first,                 # a multiple of MOST_ROWS
+    intp_t last,
+    double[::1] sums,             # OUT (r,), from first to last
     float[:, :, ::1] rows,        # WORK (n_threads, MOST_ROWS, r)
     float[:, :, ::1] work,        # WORK (n_threads, r + SIDE, MOST_ROWS)
     int n_threads,
 ):
-    """sums[i] := Σ (U⁻¹)[i, j]², the diagonal of (UᵀU)⁻¹."""
+    """sums[i] := Σ (U⁻¹)[i, j]², some of the diagonal of (UᵀU)⁻¹."""
     cdef:
         intp_t r = U.shape[0]
         intp_t task, start, n_rows, i, j
         double total
         float *W
-    for task in prange((r + MOST_ROWS - 1) // MOST_ROWS, nogil=True,
+    for task in prange((last - first + MOST_ROWS - 1) // MOST_ROWS, nogil=True,
                        num_threads=n_threads, use_threads_if=n_threads > 1,
                        schedule="dynamic"):
-        start = task * MOST_ROWS
-        n_rows = min(<intp_t>MOST_ROWS, r - start)
+        start = first + task * MOST_ROWS
+        n_rows = min(<intp_t>MOST_ROWS, last - start)
         W = &rows[threadid(), 0, 0]
         for i in range(n_rows):
             for j in range(start, r):

@@ -14,7 +14,7 @@ from libc.limits cimport INT_MAX
 from scipy.linalg.cython_blas cimport dgemm, sgemm
 
 from _blocks cimport (
-    PSK_BLOCK, PSK_DEPTH, psk_blocks, psk_blocks_for_double, psk_blocks_for_float,
+    PSK_BLOCK, PSK_DEPTH, PSK_EVEN, psk_blocks, psk_blocks_for_double, psk_blocks_for_float,
     psk_product,
 )
 from _types cimport intp_t, real_t
@@ -69,19 +69,16 @@ cdef enum:
     DOT_ROWS = 256       # rows that a thread takes at a time
     FEW = 6              # outputs for which BLAS does not reach the speed of linear.h
     OUTPUT_ROWS = 256    # rows at a time for more of them
-    TRIANGLE_ROWS = 96   # a multiple of every panel; in the second-level cache
+    TRIANGLE_ROWS = 96   # a multiple of every panel; PSK_DEPTH of them are in a cache
     CACHED = 1 << 23     # bytes of Z that a cache may keep from pass to pass
 
 OUTPUT_BLOCK = OUTPUT_ROWS
-GRAM_BUFFER = 2 * PSK_DEPTH * PSK_BLOCK
-GRAM_TILE = PSK_BLOCK
 FORM_ROWS = TRIANGLE_ROWS
 MATMUL_ROWS = DOT_ROWS
 
 
 # BLAS counts in int.  Numbers of columns, outputs and strides go through `to_int`;
-# numbers of rows, which may be larger, are cut to blocks, as tiles of features are; and
-# what else is cast is the side of a square matrix that is in memory.
+# numbers of rows, which may be larger, are cut to blocks.
 cdef int to_int(intp_t number) except? -1:
     """Convert the number to what BLAS takes."""
     if number > INT_MAX:
@@ -380,30 +377,47 @@ def t_dot_outputs(
                       &buffers[threadid(), 0], &partial[group, 0, 0])
 
 
+cdef intp_t tile_side(intp_t r) noexcept nogil:
+    """Cut r columns into tiles of one size: a narrow one would cost a thread its share."""
+    cdef:
+        intp_t n_tiles = (r + PSK_BLOCK - 1) // PSK_BLOCK
+        intp_t side = (r + n_tiles - 1) // n_tiles
+    return (side + PSK_EVEN - 1) // PSK_EVEN * PSK_EVEN
+
+
+def plan_gram(intp_t r):
+    """Return the tiles of a Gram matrix of r columns, and the buffer that one takes."""
+    cdef:
+        intp_t side = tile_side(r)
+        intp_t n_tiles = (r + side - 1) // side
+    return n_tiles * (n_tiles + 1) // 2, min(2, n_tiles) * PSK_DEPTH * side
+
+
 cdef void gram_tile(
     const real_t *Z,              # IN  (n, r)
     intp_t r,
+    intp_t side,                  # of a tile
     const double *weight,         # IN  (n,)
     const intp_t *rows,           # IN  (n_rows,)
     intp_t n_rows,
     intp_t row_tile,
     intp_t col_tile,
-    double *buffer,               # WORK (2, PSK_DEPTH, PSK_BLOCK)
+    double *buffer,               # WORK (2, PSK_DEPTH, side), half for a single tile
     double *out,                  # INOUT (r, stride), row-major, upper triangle
     intp_t stride,
 ) noexcept nogil:
     """out += Zᵀ·diag(weight)·Z in one tile, over the listed rows."""
     cdef:
-        intp_t row_start = row_tile * PSK_BLOCK
-        intp_t col_start = col_tile * PSK_BLOCK
-        intp_t height = min(<intp_t>PSK_BLOCK, r - row_start)
-        intp_t width = min(<intp_t>PSK_BLOCK, r - col_start)
+        intp_t row_start = row_tile * side
+        intp_t col_start = col_tile * side
+        intp_t height = min(side, r - row_start)
+        intp_t width = min(side, r - col_start)
         double *right = buffer
         double *left = right
         psk_product product
         intp_t block, start, depth
     if row_tile != col_tile:
-        left = buffer + PSK_DEPTH * PSK_BLOCK
+        left = buffer + PSK_DEPTH * side
     for block in range((n_rows + PSK_DEPTH - 1) // PSK_DEPTH):
         start = block * PSK_DEPTH
         depth = min(<intp_t>PSK_DEPTH, n_rows - start)
@@ -439,7 +453,7 @@ def add_weighted_gram(
     const double[::1] weight,     # IN  (n,), not negative
     const intp_t[::1] rows,       # IN  (n_rows,), rows to be summed
     double[:, :, ::1] out,        # INOUT (n_groups, ≥ r, ≥ r), upper triangles
-    double[:, ::1] buffers,       # WORK (n_threads, GRAM_BUFFER)
+    double[:, ::1] buffers,       # WORK (n_threads, as `plan_gram` says)
     int n_threads,
 ):
     """Σ over groups of out += Zᵀ·diag(weight)·Z, over the listed rows.
@@ -450,7 +464,8 @@ def add_weighted_gram(
         intp_t r = Z.shape[1]
         intp_t n_rows = rows.shape[0]
         intp_t n_groups = out.shape[0]
-        intp_t n_tiles = (r + PSK_BLOCK - 1) // PSK_BLOCK
+        intp_t side = tile_side(r)
+        intp_t n_tiles = (r + side - 1) // side
         intp_t n_pairs = n_tiles * (n_tiles + 1) // 2
         intp_t task, group, pair, row_tile, col_tile, start, end
     if n_rows == 0:
@@ -465,7 +480,7 @@ def add_weighted_gram(
         row_tile = pair - col_tile * (col_tile + 1) // 2
         start = n_rows * group // n_groups
         end = n_rows * (group + 1) // n_groups
-        gram_tile(&Z[0, 0], r, &weight[0], &rows[start], end - start, row_tile,
+        gram_tile(&Z[0, 0], r, side, &weight[0], &rows[start], end - start, row_tile,
                   col_tile, &buffers[threadid(), 0], &out[group, 0, 0],
                   out.shape[2])
 

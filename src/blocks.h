@@ -24,7 +24,7 @@ typedef struct {
 } psk_product;
 
 typedef struct {
-    int panel; /* it divides 96, and so PSK_BLOCK */
+    int panel; /* it divides PSK_EVEN */
 
     /* out := panels of sqrt(weight[i]) * from[i, :width], i from rows[:depth], or of
      * from[:depth, :width] if `rows` and `weight` are NULL. */
@@ -45,8 +45,9 @@ typedef struct {
                      void *out, intptr_t stride);
 } psk_blocks;
 
-/* Columns of a block, and rows at a time: 1 MB for both sides of it. */
-enum { PSK_BLOCK = 480, PSK_DEPTH = 128 };
+/* Columns of a block at most, and rows at a time: 1 MB for both sides of it.  Columns
+ * are cut at multiples of PSK_EVEN. */
+enum { PSK_BLOCK = 480, PSK_DEPTH = 128, PSK_EVEN = 48 };
 
 #define LEVEL_BODY "blocks_types.h"
 #include "levels.h"

@@ -1,5 +1,7 @@
 """Triangular factors against LAPACK's, at the edges of blocks and tiles."""
 
+import signal
+
 import numpy as np
 import pytest
 import scipy.linalg
@@ -136,3 +138,22 @@ def test_shapes_that_do_not_fit():
 def test_any_order_of_memory(rng):
     U = np.asfortranarray(np.triu(rng.normal(size=(6, 6))) + 4 * np.eye(6))
     np.testing.assert_allclose(inverse_of_triangle(U, 1) @ U, np.eye(6), atol=1e-14)
+
+
+def test_ctrl_c_is_heard_between_blocks(rng):
+    """A factor of thousands of rows is left where it is, far from its end."""
+    A = rng.normal(size=(2500, 2500))
+    H = A @ A.T
+    expected = cholesky(H, 1)[0][-1, -1]
+
+    def stop(number, frame):
+        raise InterruptedError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        with pytest.raises(InterruptedError):
+            signal.setitimer(signal.ITIMER_REAL, 0.002)
+            cholesky(H, 1, overwrite=True)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert H[-1, -1] > 2 * expected

@@ -93,6 +93,17 @@ def test_drawing_costs_its_non_zeros():
         psk.PSparsified(200).draw(10_000_000, random_state=0)
 
 
+def test_features_take_square_matrices_beside_the_limit(rng):
+    n, s, n_threads = 5000, 1000, 2
+    X = rng.normal(size=(n, 4))
+    feature_map = psk.FeatureMap(
+        sketch=psk.SubSampling(s), memory_limit=4 * MB, n_threads=n_threads
+    ).fit(X)
+    some = 8 * (3 * s**2 + n_threads * 96 * s)  # less than S·K as a whole
+    with peak_below(8 * n * s + 4 * MB + some):
+        feature_map.transform(X)
+
+
 @pytest.mark.parametrize("loss", ["pinball", "logistic", "squared"])
 def test_solving_takes_a_few_vectors_beside_the_features(loss, rng):
     Z = rng.normal(size=(50_000, 100))  # 40 MB

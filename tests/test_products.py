@@ -81,16 +81,29 @@ def test_gram_at_edges(n, r, dtype, rng):
     """All of the upper triangle, and nothing below it or behind it."""
     Z, weight = rng.normal(size=(n, r)).astype(dtype), rng.uniform(size=n)
     exact = Z.astype(np.float64)
-    grams = [Features(Z, n_threads).gram(weight) for n_threads in (1, 2, 3)]
     expected = np.triu(exact.T @ (weight[:, None] * exact))
-    np.testing.assert_allclose(grams[0], expected, atol=1e-13 * n, rtol=1e-13)
+    tiles, size = _linear.plan_gram(r)
+    rows = np.arange(n)
+    grams = []
+    for n_threads in (1, 2, 3):
+        found = np.zeros((1, r + 1, r + 2))
+        buffers = np.full((n_threads, size), np.nan)
+        _linear.add_weighted_gram(Z, weight, rows, found, buffers, n_threads)
+        grams.append(found[0])
+    np.testing.assert_allclose(grams[0][:r, :r], expected, atol=1e-13 * n, rtol=1e-13)
     assert not np.tril(grams[0], -1).any()
+    assert not grams[0][r:].any() and not grams[0][:, r:].any()
+    assert tiles == len({(k, j) for k in range(-(-r // 480)) for j in range(k + 1)})
     for other in grams[1:]:
         np.testing.assert_array_equal(other, grams[0])
+    in_groups = [Features(Z, n_threads).gram(weight) for n_threads in (1, 2, 3)]
+    np.testing.assert_allclose(in_groups[0], expected, atol=1e-13 * n, rtol=1e-13)
+    for other in in_groups[1:]:
+        np.testing.assert_array_equal(other, in_groups[0])
 
 
 @pytest.mark.parametrize("r", EDGES)
-@pytest.mark.parametrize("n", [1, 31, 32, 95, 96, 97, 500])
+@pytest.mark.parametrize("n", [1, 15, 16, 95, 96, 97, 500])
 def test_form_columns_at_edges(n, r, dtype, rng):
     """In rows of a larger array, of which the rest is left as it was."""
     W = np.triu(rng.normal(size=(r, r))).astype(dtype)
@@ -103,6 +116,8 @@ def test_form_columns_at_edges(n, r, dtype, rng):
             form_columns(one[:, :r], W, first, n_threads)
             np.testing.assert_array_equal(one, found[0])
         assert relative_error(found[0], expected) < TOLERANCE[dtype]
+        for rest in (slice(first), slice(r, None)):
+            np.testing.assert_array_equal(found[0][:, rest], whole[:, rest])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
