@@ -66,6 +66,17 @@ def check_open_probability(value: Any, name: str) -> float:
     return float(value)
 
 
+def check_share(value: Any, name: str) -> float:
+    """Check a level in (0, 1), which may have been given in percent."""
+    _check_real(value, name)
+    if 1 < value < 100:
+        raise ValueError(
+            f"{name} must be above 0 and below 1, got {value:g}: divide percentages by "
+            "100"
+        )
+    return check_open_probability(value, name)
+
+
 def check_probability(value: Any, name: str) -> float:
     """Check a real number in (0, 1]."""
     _check_real(value, name)
@@ -295,20 +306,13 @@ def check_out(
 
 def check_quantiles(quantiles: object) -> tuple[float, ...]:
     """Check levels in (0, 1), increasing; return them as a tuple of floats."""
-    levels = check_real_array(quantiles, "quantiles")
-    if levels.ndim != 1 or len(levels) == 0:
+    levels = None if quantiles is None else check_real_array(quantiles, "quantiles")
+    if levels is None or levels.ndim != 1 or len(levels) == 0:
         raise ValueError(
             "quantiles must be a sequence of at least one level, such as [0.5], got "
             f"{quantiles!r}"
         )
-    if levels.max() > 1:
-        raise ValueError(
-            f"quantiles must be above 0 and below 1, got {levels.max():g}: divide "
-            "percentages by 100"
-        )
-    checked = tuple(
-        check_open_probability(level, "quantiles") for level in levels.tolist()
-    )
+    checked = tuple(check_share(level, "quantiles") for level in levels.tolist())
     for low, high in zip(checked, checked[1:], strict=False):
         if low == high:
             raise ValueError(f"quantiles must not repeat, got {low:g} twice: {checked}")

@@ -14,7 +14,8 @@ from libc.limits cimport INT_MAX
 from scipy.linalg.cython_blas cimport dgemm, sgemm
 
 from _blocks cimport (
-    PSK_BLOCK, PSK_DEPTH, PSK_EVEN, psk_blocks, psk_blocks_for_double, psk_blocks_for_float,
+    PSK_BLOCK, PSK_DEPTH, PSK_EVEN, psk_blocks, psk_blocks_for_double,
+    psk_blocks_for_float,
     psk_product,
 )
 from _types cimport intp_t, real_t
@@ -378,7 +379,7 @@ def t_dot_outputs(
 
 
 cdef intp_t tile_side(intp_t r) noexcept nogil:
-    """Cut r columns into tiles of one size: a narrow one would cost a thread its share."""
+    """Cut r columns into tiles of one size: a narrow one costs a thread its share."""
     cdef:
         intp_t n_tiles = (r + PSK_BLOCK - 1) // PSK_BLOCK
         intp_t side = (r + n_tiles - 1) // n_tiles

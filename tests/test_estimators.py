@@ -524,6 +524,9 @@ def test_mistakes_get_an_answer(rng):
         model.fit(frame, y)
     with pytest.raises(ValueError, match=r"not numbers; .*OneHotEncoder"):
         model.fit(frame.to_numpy(), y)
+    dates = pd.DataFrame({"a": X[:, 0], "day": pd.date_range("2020", periods=len(X))})
+    with pytest.raises(ValueError, match=r"not numbers: day; .*dates as days"):
+        model.fit(dates, y)
     for regressor in (SketchedKernelRegressor(), SketchedQuantileRegressor()):
         with pytest.raises(
             ValueError, match="y must hold numbers, got <U1; for classes"

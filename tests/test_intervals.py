@@ -260,7 +260,8 @@ def test_weights_of_new_points_widen_intervals():
         X[:5], 0.9, sample_weight=weight[:5]
     )
     assert (np.diff(weighted) > np.diff(plain)).all()
-    heavy = model.predict_interval(X[:5], 0.9, sample_weight=np.full(5, 1e9))
+    with pytest.warns(UserWarning, match="infinite"):
+        heavy = model.predict_interval(X[:5], 0.9, sample_weight=np.full(5, 1e9))
     assert np.isinf(heavy).all()  # the held-out points say nothing of such a one
 
 
@@ -409,8 +410,11 @@ def test_bad_input(tmp_path):
         one.predict_interval(X)
     with pytest.raises(ValueError, match="choose a calibration"):
         plain.fit(X, y, groups=np.arange(40))
+    with pytest.raises(ValueError, match="got 90: divide percentages by 100"):
+        model.predict_interval(X, 90)
     # too few held-out points for the coverage: honest ends
-    assert np.isinf(model.predict_interval(X, 0.99)).all()
+    with pytest.warns(UserWarning, match="infinite: .* 10 in all.*coverage of 0.99"):
+        assert np.isinf(model.predict_interval(X, 0.99)).all()
 
 
 def test_a_model_that_has_changed_has_no_calibration_of_before():
@@ -436,7 +440,8 @@ def test_points_without_weight_are_as_if_they_were_not_there(kernel):
         X = np.exp(-((X[:, None] - X) ** 2).sum(axis=2))
     model = SketchedKernelRegressor(kernel=kernel, calibration="cv+", random_state=0)
     model.fit(X, y, weight)
-    assert np.isinf(model.predict_interval(X, 0.96)).all()
+    with pytest.warns(UserWarning, match="infinite: .* 20 in all"):
+        assert np.isinf(model.predict_interval(X, 0.96)).all()
     assert np.isfinite(model.predict_interval(X, 0.95)).all()
 
 

@@ -664,13 +664,23 @@ def test_a_small_budget_is_kept(rng):
 
 @pytest.mark.parametrize(
     "budget, seconds",
-    [(3, 3.0), ("30 s", 30), ("2min", 120), (" 1.5 h ", 5400), ("30", 30)],
+    [
+        (3, 3.0),
+        ("30 s", 30),
+        ("2min", 120),
+        (" 1.5 h ", 5400),
+        ("30", 30),
+        ("10 sec", 10),
+        ("1 minute", 60),
+        ("2 hours", 7200),
+        ("3m", 180),
+    ],
 )
 def test_budgets(budget, seconds):
     assert parse_budget(budget) == seconds
 
 
-@pytest.mark.parametrize("budget", ("soon", -1, "0 s", "1.2.3 s", None, np.inf))
+@pytest.mark.parametrize("budget", ("soon", -1, "0 s", "1.2.3 s", "3 sm", None, np.inf))
 def test_bad_budgets(budget):
     with pytest.raises((ValueError, TypeError), match="budget"):
         AutoKernelRegressor(budget=budget).fit(np.eye(5), np.arange(5.0))

@@ -118,7 +118,7 @@ def test_sorting_never_raises_the_pinball_loss(rng):
         (dict(noncrossing="hard"), "noncrossing must be one of 'penalty', 'sort', "),
         (dict(gamma=-1.0), "gamma must be finite and not negative"),
         (dict(output_rank=1, noncrossing="sort"), "output_rank=1 needs a coupling"),
-        (dict(quantiles=[10, 50]), "below 1, got 50: divide percentages by 100"),
+        (dict(quantiles=[10, 50]), "below 1, got 10: divide percentages by 100"),
         (dict(quantiles=0.5), r"sequence of at least one level, such as \[0.5\]"),
         (dict(y=np.ones((20, 2))), r"y must be 1-d, .* got shape \(20, 2\)"),
     ],

@@ -79,21 +79,23 @@ FEATURES = 4
 # The certified gap of the machine: smaller ones change predictions by less than noise.
 TOL = 1e-3
 
-UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
+# Units of budgets by their first letter, and how they may be spelt.
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+SPELLINGS = "s|secs?|seconds?|m|mins?|minutes?|h|hours?"
 
 
 def parse_budget(budget: str | float) -> float:
     """Turn "30 s", "2 min" or a number of seconds into seconds."""
     if not isinstance(budget, str):
         return check_positive(budget, "budget")
-    found = re.fullmatch(r"\s*([0-9.]+)\s*(s|min|h)?\s*", budget)
+    found = re.fullmatch(rf"\s*([0-9.]+)\s*({SPELLINGS})?\s*", budget)
     try:
-        number, unit = found.groups() if found else ("", "s")
-        return check_positive(float(number) * UNITS[unit or "s"], "budget")
+        number, unit = found.groups() if found else ("", None)
+        return check_positive(float(number) * UNITS[(unit or "s")[0]], "budget")
     except ValueError:
         raise ValueError(
-            "budget must be seconds, above 0, or text like '30 s' or '2 min', got "
-            f"{budget!r}"
+            "budget must be seconds, above 0, or text like '30 s', '2 min' or '1 h', "
+            f"got {budget!r}"
         ) from None
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from numpy.exceptions import DTypePromotionError
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -155,13 +156,14 @@ class SketchedEstimator(BaseEstimator):
                 X = check_sparse(X, "X")
         try:
             checked = validate_data(self, X, reset=reset, **options)
-        except ValueError as error:
-            if "could not convert string to float" not in str(error):
+        except (ValueError, TypeError) as error:
+            text = "could not convert string to float" in str(error)
+            if not text and not isinstance(error, DTypePromotionError):
                 raise
             raise ValueError(
-                f"X has columns that are not numbers{_name_text_columns(X)}; "
-                "encode them first, for example by OneHotEncoder in a "
-                f"ColumnTransformer ({error})"
+                f"X has columns that are not numbers{_name_other_columns(X)}; encode "
+                "them first, for example by OneHotEncoder in a ColumnTransformer, or "
+                f"dates as days ({error})"
             ) from None
         points, *y = checked if isinstance(checked, tuple) else (checked,)
         if sp.issparse(points):
@@ -606,8 +608,8 @@ def _are_equal(sketch: Sketch, other: Sketch) -> bool:
     return same and sketch.scale == other.scale
 
 
-def _name_text_columns(X: Any) -> str:
-    """Name the columns of a frame that hold text, for a message."""
+def _name_other_columns(X: Any) -> str:
+    """Name the columns of a frame that hold no numbers, for a message."""
     dtypes = getattr(X, "dtypes", None)
     columns = getattr(X, "columns", None)
     if columns is None or dtypes is None:

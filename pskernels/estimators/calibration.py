@@ -8,6 +8,7 @@ Predictions of held-out points are kept, so that every coverage has its scores
 (`pskernels.conformal`).
 """
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -22,8 +23,9 @@ from pskernels._threads import resolve_n_threads, single_threaded_blas
 from pskernels._types import AnyArray, Array, Indices, Path
 from pskernels._validation import (
     check_memory_limit,
-    check_open_probability,
     check_option,
+    check_share,
+    levels_to_the_caller,
 )
 from pskernels.conformal import bound_by_folds, bound_by_points
 from pskernels.estimators.saving import register
@@ -223,6 +225,12 @@ class Calibration:
         parts = [one.predict(X, feature_map) for one in self.models]
         found = parts[0] if len(parts) == 1 else np.hstack(parts)
         return found.reshape(len(found), self.n_machines, -1)
+
+    @property
+    def n_used(self) -> int:
+        """How many points have a weight."""
+        weight = self.weight
+        return len(self.y) if weight is None else int(np.count_nonzero(weight))
 
     def take(
         self, chosen: Indices
@@ -540,7 +548,7 @@ class CalibratesIntervals(_Estimator):
         """
         check_is_fitted(self)
         calibration = self._get_calibration()
-        coverage = check_open_probability(coverage, "coverage")
+        coverage = check_share(coverage, "coverage")
         if calibration is None:
             if groups is not None or sample_weight is not None:
                 raise ValueError("groups and weights are for calibrated intervals")
@@ -563,6 +571,14 @@ class CalibratesIntervals(_Estimator):
             return found
 
         result = self._in_blocks(interval, X, out, groups, sample_weight)
+        if np.isinf(result).any():
+            of_group = "" if groups is None else " of their group"
+            warnings.warn(
+                "some intervals are infinite: the points that the calibration held "
+                f"out{of_group}, {calibration.n_used} in all, are too few for a "
+                f"coverage of {coverage:g}; lower it, or give fit more points",
+                stacklevel=levels_to_the_caller(),
+            )
         return result
 
     def _check_new_groups(self, groups: Any, method: str) -> AnyArray | None:

@@ -474,8 +474,8 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         labels, counts = np.unique(y, return_counts=True)
         if counts.min() < 2:
             raise ValueError(
-                "probability=True needs two points of each class, got one of "
-                f"{labels[counts.argmin()]!r}"
+                "probability=True needs two points of each class, got a single one of "
+                f"class {labels[counts.argmin()]}"
             )
         balanced, codes = self._balance(y, weight), np.searchsorted(self.classes_, y)
         Z, targets = self.feature_map_.transform(X), self._encode_chunk(y)
