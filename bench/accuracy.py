@@ -4,6 +4,7 @@
     python bench/accuracy.py regression --results raw.jsonl  one, and keep the numbers
     python bench/accuracy.py regression --sets boston --methods auto,xRFM --splits 1
     python bench/accuracy.py tables plot --results raw.jsonl
+    python bench/accuracy.py quarter --splits 1              xRFM's defaults, and ours
 
 A fifth of the points of each set is for testing, and no choice sees it: methods that
 have something to choose hold out 15 % of the others.  Features and targets have mean 0
@@ -241,6 +242,15 @@ def fit_xrfm(X, y, X_held, y_held, seed, diag, reg):
     return model.fit(X, y, X_held, y_held)
 
 
+def plain_xrfm(X, y, X_test, seed):
+    """Predict by xRFM as it is."""
+    from xrfm import xRFM
+
+    X_fit, X_held, y_fit, y_held = hold_out(X, y, seed)
+    model = xRFM(device="cpu", random_state=seed, verbose=False)
+    return model.fit(X_fit, y_fit, X_held, y_held).predict(X_test).ravel()
+
+
 def xrfm(X, y, X_test, seed):
     """Predict by xRFM, with the best of four settings on some of the rows."""
     X_fit, X_held, y_fit, y_held = hold_out(X, y, seed)
@@ -392,6 +402,26 @@ def describe(result):
     )
 
 
+def quarter(options):
+    """Fit xRFM by its defaults, and ours in a quarter of its seconds."""
+    for data in options.sets:
+        for seed in range(options.first, options.first + options.splits):
+            X, y, X_test, y_test = split(data, seed, options.rows)
+            theirs, seconds = measure(
+                "xrfm", plain_xrfm, (X, y, X_test, seed), options.threads
+            )
+            budget = seconds["cpu"] / 4
+            auto = ours("AutoKernelRegressor", budget=budget)
+            found, own = measure(OURS, auto, (X, y, X_test, seed), options.threads)
+            both = [(theirs, seconds["cpu"]), (found, own["cpu"])]
+            scores = [f"{r2_score(y_test, u):.4f} in {cpu:.1f} s" for u, cpu in both]
+            share = own["cpu"] / seconds["cpu"]
+            label = f"{data:<13} split {seed}:"
+            print(
+                f"{label} xRFM {scores[0]}, ours {scores[1]}, {share:.2f}", flush=True
+            )
+
+
 # -- results
 
 
@@ -520,7 +550,7 @@ def parse(arguments=None):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parts = (*PARTS, "tables", "plot")
+    parts = (*PARTS, "quarter", "tables", "plot")
     add = parser.add_argument
     add("parts", nargs="*", metavar="part", help=f"some of {', '.join(parts)}")
     add("--sets", type=names_of(SETS), default=SETS, help="comma-separated")
@@ -536,14 +566,14 @@ def parse(arguments=None):
     options.parts = options.parts or list(PARTS)
     if not set(options.parts) <= set(parts):
         parser.error(f"name some of {', '.join(parts)}")
-    if not set(options.parts) <= set(PARTS) and options.results is None:
+    if {"tables", "plot"} & set(options.parts) and options.results is None:
         parser.error("tables and plot read the file that --results names")
     return options
 
 
 def main(options):
     """Run the parts that the command line names."""
-    others = dict(tables=print_tables, plot=plot)
+    others = dict(quarter=quarter, tables=print_tables, plot=plot)
     for name in options.parts:
         if name in others:
             print(f"\n== {name}: {others[name].__doc__}")
