@@ -5,6 +5,8 @@
     AGOP      E[∇f ∇fᵀ] over points, the average gradient outer product: L² is its
               diagonal, or L its square root
     again     with the kernel of L·x, for some rounds; the best one is kept
+    screen    where a kernel sees next to nothing, begin with the features that targets
+              have to do with by themselves or in pairs (`pskernels.screening`)
     compare   kernels on the metrics that were learnt, with more rows
 
 Squares are fitted whatever the loss of the machine is: their Gram matrix serves all
@@ -35,6 +37,7 @@ from pskernels.feature_map import (
 from pskernels.features import as_features
 from pskernels.kernels import GammaKernel, Kernel, Laplacian, get_kernel
 from pskernels.point_metric import Metric, check_metric
+from pskernels.screening import screen_features
 from pskernels.sketches import SubSampling
 from pskernels.solvers.direct import ridge_path
 
@@ -281,15 +284,20 @@ class MetricLearner:
     ) -> list[_Fit]:
         """List rounds of the best kernel for what its metric has missed, if any.
 
-        Where the first kernel saw nothing with few rows, with more of them: another one
-        may have found a part and lost the rest.  And as long as parts are found.
+        Where the first kernel saw nothing with few rows, of features that are screened,
+        and with more rows: another one may have found a part and lost the rest.  And as
+        long as parts are found.
         """
         first, best, rows = bests[0], min(bests, key=_loss_of), ROWS
         fits: list[_Fit] = []
         options: dict[str, Any] = dict(unit=unit, goal=np.inf, clock=clock)
         n = len(train.y)
-        if first.loss > BLIND and not clock.is_late(n, MORE_ROWS, len(FIRST_GAMMAS)):
-            fits += self._rounds(first.name, train, held, rows=MORE_ROWS, **options)
+        for start in self._starts(train, unit) if first.loss > BLIND else ():
+            given: dict[str, Any] = dict(options, metric=start)
+            given |= dict(rows=MORE_ROWS if start is None else ROWS)
+            if best.loss < MUCH or clock.is_late(n, given["rows"], len(FIRST_GAMMAS)):
+                break
+            fits += self._rounds(first.name, train, held, **given)
             best = min([best, *fits], key=_loss_of)
         for _ in range(MAX_LOOKS):
             if best.loss < LITTLE or clock.is_late(n, rows, len(FIRST_GAMMAS)):
@@ -323,14 +331,32 @@ class MetricLearner:
         )
         # what is left is hidden from few rows as from the first kernel
         name = best.name if rows == ROWS else self._learning_kernels()[0]
-        rounds = self._rounds(name, left, left_held, rows=rows, is_rest=True, **options)
-        second = min(rounds, key=_loss_of)
-        if second.loss > NOTHING:
+        given: dict[str, Any] = dict(options, rows=rows, is_rest=True)
+        few = train.X.shape[1] <= FEW_FEATURES
+        for start in (None,) if few else self._starts(left, options["unit"]):
+            rounds = self._rounds(name, left, left_held, metric=start, **given)
+            second = min(rounds, key=_loss_of)
+            if second.loss <= NOTHING:
+                break
+        else:
             return []
         outer = self._mean_outer_product(best, train)
         outer = outer + self._mean_outer_product(second, train)
         metric = self._make_metric(outer, options["unit"])
         return list(self._rounds(best.name, train, held, metric=metric, **options))
+
+    def _starts(self, points: _Points, unit: Array) -> Iterator[Metric | None]:
+        """Yield metrics to begin with: of screened features, and of all alike."""
+        targets = self._clip(points, None)
+        if self.spread:
+            targets = np.hstack([targets, np.abs(targets)])
+        n_threads = resolve_n_threads(self.n_threads)
+        shares = screen_features(points.X, targets, points.weight, n_threads)
+        if shares is not None:
+            outer = shares / unit**2
+            full = self.metric == "learn-full"
+            yield self._make_metric(np.diag(outer) if full else outer, unit)
+        yield None
 
     def _rounds(
         self,
