@@ -7,6 +7,7 @@ of categories computes places in memory by is computed anew, from the categories
 
 import re
 import warnings
+from collections import UserList
 from itertools import pairwise
 from typing import Any
 
@@ -79,6 +80,8 @@ def get_state(value: Any) -> dict[str, Any]:
     """Collect what is to be written of an instance."""
     state: dict[str, Any] = {"sklearn": sklearn.__version__} | vars(value)
     state.pop("_metadata_request", None)
+    if isinstance(value, ColumnTransformer):
+        state = {name: _with_plain_lists(item) for name, item in state.items()}
     if not isinstance(value, OneHotEncoder) or not hasattr(value, "categories_"):
         return state
     if any(part is not None for part in (value.drop, *_infrequent(value))):
@@ -88,6 +91,13 @@ def get_state(value: Any) -> dict[str, Any]:
     params = value.get_params(deep=False)
     written = {"sklearn", *params, *ENCODER_LEARNT}
     return {name: item for name, item in state.items() if name in written}
+
+
+def _with_plain_lists(item: Any) -> Any:
+    """Replace the lists that scikit-learn 1.6 warns by, of columns that remain."""
+    if type(item) in (list, tuple):
+        return type(item)(map(_with_plain_lists, item))
+    return item.data if isinstance(item, UserList) else item
 
 
 def _infrequent(encoder: Any) -> tuple[Any, Any]:
