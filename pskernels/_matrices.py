@@ -128,7 +128,7 @@ def diagonal_of_inverse(U: Array, n_threads: int) -> Array:
     n_threads = min(_threads_of(U, n_threads), _parts(r, size))
     sums = np.empty(r)
     rows, work = np.empty((n_threads, size, r), U.dtype), _room_to_solve(U, n_threads)
-    step = size * max(n_threads, CALL_WORK // (size * r**2))
+    step = size * max(n_threads, CALL_WORK // (size * r**2 or 1))
     with single_threaded_blas():
         for first in range(0, r, step):
             last = min(r, first + step)

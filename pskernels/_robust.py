@@ -1,16 +1,21 @@
 """Medians and scales that a few outliers do not move."""
 
+import warnings
+
 import numpy as np
 
 from pskernels._types import Array
+from pskernels._validation import levels_to_the_caller
 
 # Of a normal law, the standard deviation is so many times the median of |e|.
 NORMAL_MAD = 1.4826
 
-# Targets so many times farther from the median than three quarters of them are wild:
-# of normal ones none is, of those with the tails of Cauchy's law one in 75.
-WILD = 20.0
-LEAST_TOL = 1e-12  # what rounding leaves
+# Targets so many times farther from the median than most of them, this share, are wild:
+# of normal ones none is, of those with the tails of Cauchy's law one in 130.
+WILD, TAME = 20.0, 0.85
+# What rounding leaves of a gap, and the share of what tame targets have to say that
+# this may hide.
+LEAST_TOL, HIDDEN = 1e-12, 1e-3
 
 
 def weighted_median(values: Array, weight: Array | None = None) -> float:
@@ -57,10 +62,20 @@ def tighten(tol: float, y: Array, weight: Array | None = None) -> float:
     constant are those of wild targets.
     """
     errors = centred(y, weight)
+    largest = np.abs(errors).max()
+    if not 0 < largest < np.inf:
+        return tol
+    errors /= largest  # or squares would overflow
     sizes = np.abs(errors) if errors.ndim == 1 else np.linalg.norm(errors, axis=1)
     mean = np.average(sizes, weights=weight)
-    most = np.quantile(sizes, 0.75, weights=weight, method="inverted_cdf") or mean
+    most = np.quantile(sizes, TAME, weights=weight, method="inverted_cdf") or mean
     tame = np.average(np.minimum(sizes, WILD * most), weights=weight)
-    if not 0 < mean < np.inf or 2 * tame >= mean:
+    if 2 * tame >= mean:
         return tol
+    if LEAST_TOL * mean > HIDDEN * tame:
+        warnings.warn(
+            f"some of y are so large, up to {largest:.3g} from the median, that no "
+            "certificate sees the others: leave them out",
+            stacklevel=levels_to_the_caller(),
+        )
     return float(max(2 * tame / mean * tol, min(tol, LEAST_TOL)))

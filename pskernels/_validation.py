@@ -69,7 +69,7 @@ def check_open_probability(value: Any, name: str) -> float:
 def check_share(value: Any, name: str) -> float:
     """Check a level in (0, 1), which may have been given in percent."""
     _check_real(value, name)
-    if 1 < value < 100:
+    if 1 < value <= 100:
         raise ValueError(
             f"{name} must be above 0 and below 1, got {value:g}: divide percentages by "
             "100"

@@ -292,7 +292,8 @@ class MetricLearner:
         fits: list[_Fit] = []
         options: dict[str, Any] = dict(unit=unit, goal=np.inf, clock=clock)
         n = len(train.y)
-        for start in self._starts(train, unit) if first.loss > BLIND else ():
+        blind = first.loss > BLIND and not clock.is_late(n, ROWS, len(FIRST_GAMMAS))
+        for start in self._starts(train, unit, clock) if blind else ():
             given: dict[str, Any] = dict(options, metric=start)
             given |= dict(rows=MORE_ROWS if start is None else ROWS)
             if best.loss < MUCH or clock.is_late(n, given["rows"], len(FIRST_GAMMAS)):
@@ -332,26 +333,38 @@ class MetricLearner:
         # what is left is hidden from few rows as from the first kernel
         name = best.name if rows == ROWS else self._learning_kernels()[0]
         given: dict[str, Any] = dict(options, rows=rows, is_rest=True)
+        unit, clock = options["unit"], options["clock"]
         few = train.X.shape[1] <= FEW_FEATURES
-        for start in (None,) if few else self._starts(left, options["unit"]):
+        second = None
+        for start in (None,) if few else self._starts(left, unit, clock):
+            if second and clock.is_late(len(train.y), rows, len(FIRST_GAMMAS)):
+                return []
             rounds = self._rounds(name, left, left_held, metric=start, **given)
             second = min(rounds, key=_loss_of)
             if second.loss <= NOTHING:
                 break
-        else:
+        if second is None or second.loss > NOTHING:
             return []
         outer = self._mean_outer_product(best, train)
         outer = outer + self._mean_outer_product(second, train)
-        metric = self._make_metric(outer, options["unit"])
+        metric = self._make_metric(outer, unit)
         return list(self._rounds(best.name, train, held, metric=metric, **options))
 
-    def _starts(self, points: _Points, unit: Array) -> Iterator[Metric | None]:
+    def _starts(
+        self, points: _Points, unit: Array, clock: "_Clock"
+    ) -> Iterator[Metric | None]:
         """Yield metrics to begin with: of screened features, and of all alike."""
-        targets = self._clip(points, None)
+        targets = points.y
         if self.spread:
             targets = np.hstack([targets, np.abs(targets)])
-        n_threads = resolve_n_threads(self.n_threads)
-        shares = screen_features(points.X, targets, points.weight, n_threads)
+        shares = screen_features(
+            points.X,
+            targets,
+            points.weight,
+            resolve_n_threads(self.n_threads),
+            check_memory_limit(self.memory_limit),
+        )
+        clock.restart()
         if shares is not None:
             outer = shares / unit**2
             full = self.metric == "learn-full"
@@ -598,6 +611,10 @@ class _Clock:
     def __init__(self, seconds: float | None) -> None:
         self._end = None if seconds is None else time.perf_counter() + seconds
         self._last, self._rate = time.perf_counter(), 0.0
+
+    def restart(self) -> None:
+        """Note that a fit begins."""
+        self._last = time.perf_counter()
 
     def stop(self, n: int, rows: int, n_gammas: int) -> None:
         """Note the end of a fit."""

@@ -834,8 +834,12 @@ def test_the_tolerance_is_that_of_the_parameters_unless_targets_are_wild(rng):
     assert tighten(1e-6, wild) == pytest.approx(1e-6 * 2 * 0.8 / 1e3, rel=0.2)
     assert tighten(1e-6, wild, (wild < 10).astype(float)) == 1e-6
     assert tighten(1e-6, 1e9 * wild + 1e15) == pytest.approx(tighten(1e-6, wild))
-    assert tighten(1e-6, np.append(wild, 1e30)) == 1e-12
-    assert tighten(1e-13, np.append(wild, 1e30)) == 1e-13
+    with pytest.warns(UserWarning, match="so large, up to 1e\\+30 .*: leave them out"):
+        assert tighten(1e-6, np.append(wild, 1e30)) == 1e-12
+    with pytest.warns(UserWarning, match="no certificate sees the others"):
+        assert tighten(1e-13, np.append(wild, 1e300)) == 1e-13
+    clusters = np.append(rng.normal(size=800), rng.normal(1000.0, 1.0, size=200))
+    assert tighten(1e-6, clusters) == 1e-6  # a fifth of all is not wild
 
 
 @pytest.mark.parametrize(

@@ -674,6 +674,7 @@ def test_a_small_budget_is_kept(rng):
         ("1 minute", 60),
         ("2 hours", 7200),
         ("3m", 180),
+        ("1 Hr", 3600),
     ],
 )
 def test_budgets(budget, seconds):

@@ -83,14 +83,14 @@ TOL = 1e-3
 
 # Units of budgets by their first letter, and how they may be spelt.
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-SPELLINGS = "s|secs?|seconds?|m|mins?|minutes?|h|hours?"
+SPELLINGS = "s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?"
 
 
 def parse_budget(budget: str | float) -> float:
     """Turn "30 s", "2 min" or a number of seconds into seconds."""
     if not isinstance(budget, str):
         return check_positive(budget, "budget")
-    found = re.fullmatch(rf"\s*([0-9.]+)\s*({SPELLINGS})?\s*", budget)
+    found = re.fullmatch(rf"\s*([0-9.]+)\s*({SPELLINGS})?\s*", budget.lower())
     try:
         number, unit = found.groups() if found else ("", None)
         return check_positive(float(number) * UNITS[(unit or "s")[0]], "budget")

@@ -560,7 +560,10 @@ class CalibratesIntervals(_Estimator):
         if sample_weight is not None:
             sample_weight = np.asarray(sample_weight, np.float64)
 
+        endless = False
+
         def interval(X: Any, groups: Any, weight: Array | None) -> Array:
+            nonlocal endless
             columns = self._predict_columns(X)
             found = np.empty((len(columns), 2), columns.dtype)
             if weight is not None:
@@ -568,15 +571,17 @@ class CalibratesIntervals(_Estimator):
             for chosen, rows in self._match_groups(groups, len(columns)):
                 some = None if weight is None else weight[rows]
                 found[rows] = self._bound(columns[rows], coverage, chosen, some)
+            endless = endless or bool(np.isinf(found).any())
             return found
 
         result = self._in_blocks(interval, X, out, groups, sample_weight)
-        if np.isinf(result).any():
-            of_group = "" if groups is None else " of their group"
+        if endless:
+            in_group = "" if groups is None else " in some group"
+            light = "" if sample_weight is None else ", or weigh too little beside X"
             warnings.warn(
-                "some intervals are infinite: the points that the calibration held "
-                f"out{of_group}, {calibration.n_used} in all, are too few for a "
-                f"coverage of {coverage:g}; lower it, or give fit more points",
+                f"some intervals are infinite: for a coverage of {coverage:g}, the "
+                f"{calibration.n_used} points that the calibration held out are too "
+                f"few{in_group}{light}; lower it, or give fit more points",
                 stacklevel=levels_to_the_caller(),
             )
         return result

@@ -269,7 +269,8 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         )
 
     def _tolerance(self, y: Any, weight: Array | None) -> float:
-        return tighten(check_positive(self.tol, "tol"), y, weight)
+        tol = check_positive(self.tol, "tol")
+        return tighten(tol, y, weight) if self.solver in ("auto", "newton") else tol
 
     def _find_gradient(self, X: Any) -> Array:
         gradients = super()._find_gradient(X)
@@ -316,7 +317,10 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         return dict(y_numeric=True)
 
     def _encode(self, y: Any) -> Any:
-        self.quantiles_ = check_quantiles(np.atleast_1d(self.quantiles))
+        given = self.quantiles
+        self.quantiles_ = check_quantiles(
+            None if given is None else np.atleast_1d(given)
+        )
         self._one_level = np.ndim(self.quantiles) == 0
         self._sorts = self.noncrossing == "sort"
         return y

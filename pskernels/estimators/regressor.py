@@ -381,7 +381,9 @@ random_state, verbose
 
     def _tolerance(self, y: Any, weight: Array | None) -> float:
         tol: float = check_positive(self.tol, "tol")
-        return tighten(tol, y, weight) if self.loss in ROBUST_LOSSES else tol
+        by_steps = self.solver in ("auto", "newton")  # the others do not get there
+        robust = by_steps and self.loss in ROBUST_LOSSES
+        return tighten(tol, y, weight) if robust else tol
 
     def _learning_options(self) -> dict[str, Any]:
         robust = self.loss not in ("squared", "poisson", "gamma")
