@@ -795,7 +795,7 @@ def test_robust_losses_ignore_outliers(rng):
 )
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_few_wild_targets_are_as_good_as_absent(model, wild, weighted, rng):
-    """However large they are, and so large a part of the objective."""
+    """Though they are nearly all of the objective."""
     X = rng.normal(size=(1500, 3))
     f = np.sin(2 * X[:, 0])
     y = f + 0.1 * rng.normal(size=1500)
