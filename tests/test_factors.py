@@ -143,18 +143,22 @@ def test_any_order_of_memory(rng):
 def test_ctrl_c_is_heard_between_blocks(rng):
     """A factor of thousands of rows is left where it is, far from its end."""
     A = rng.normal(size=(2500, 2500))
-    H = A @ A.T
-    expected = cholesky(H, 1)[0][-1, -1]
+    G = A @ A.T
+    expected = cholesky(G, 1)[0][-1, -1]
 
     def stop(number, frame):
         raise InterruptedError
 
     before = signal.signal(signal.SIGALRM, stop)
     try:
-        with pytest.raises(InterruptedError):
-            signal.setitimer(signal.ITIMER_REAL, 0.002)
-            cholesky(H, 1, overwrite=True)
+        for _ in range(100):
+            H = G.copy()
+            with pytest.raises(InterruptedError):
+                signal.setitimer(signal.ITIMER_REAL, 0.002)
+                cholesky(H, 1, overwrite=True)
+            if H[0, 0] != G[0, 0]:  # else it has not begun, on a busy machine
+                break
     finally:
         signal.signal(signal.SIGALRM, before)
-    assert H[0, 0] != (A @ A.T)[0, 0]  # it had begun
+    assert H[0, 0] != G[0, 0]
     assert H[-1, -1] > 2 * expected
