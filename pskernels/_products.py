@@ -394,11 +394,9 @@ class Features(PlainFeatures):
                 self._outputs.run(part, last - first)
 
     def rows(self, numbers: Indices | slice, bordered: bool = False) -> Array:
-        """Take some rows of Z in float64; `bordered`: of [Z 1]."""
-        Z = self.Z[numbers]
-        rows = np.ones((len(Z), self.r + bordered))
-        rows[:, : self.r] = Z
-        return rows
+        """Take some rows of Z in float64, a slice as a view; `bordered`: of [Z 1]."""
+        rows = np.asarray(self.Z[numbers], np.float64)
+        return np.insert(rows, self.r, 1.0, axis=1) if bordered else rows
 
     def gram(self, weight: Array, bordered: bool = False) -> Array:
         """Compute Z.T @ (weight[:, None] * Z), the upper triangle; the rest is 0.

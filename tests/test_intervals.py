@@ -223,6 +223,32 @@ def test_machines_without_a_point_are_fits_to_the_others(weighted, fit_intercept
         )
 
 
+def test_some_points_left_out_stand_for_many(rng, monkeypatch):
+    """Each of them by itself: all others are in its machine, chosen or not."""
+    X, y = draw(60, seed=18)
+    weight, groups = rng.uniform(0.5, 2, size=60), np.repeat(["a", "b"], [45, 15])
+    weight[:3] = 0
+    model = SketchedKernelRegressor(
+        loss="squared", calibration="jackknife+", n_components=20, random_state=0
+    )
+    whole = clone(model).fit(X, y, weight, groups=groups).calibration_
+    monkeypatch.setattr("pskernels.estimators.calibration.MOST_HELD_OUT", 12)
+    model.fit(X, y, weight, groups=groups)
+    some = model.calibration_
+    assert np.unique(some.groups, return_counts=True)[1].tolist() == [12, 12]
+    places = [whole.y.tolist().index(one) for one in some.y]
+    assert places == sorted(set(places))
+    np.testing.assert_array_equal(some.weight, whole.weight[places])
+    np.testing.assert_allclose(some.predicted, whole.predicted[places], atol=1e-9)
+    X_new = draw(5, seed=19)[0]
+    found, expected = (
+        one.models[0].ends(one.predict(X_new, model.feature_map_), chosen)
+        for one, chosen in ((some, np.arange(24)), (whole, np.array(places)))
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+    assert len(clone(model).fit(X, y).calibration_.y) == 12
+
+
 def test_groups_are_calibrated_by_themselves():
     """Errors of one group are ten times as large; each keeps its coverage."""
     rng = np.random.default_rng(0)

@@ -2,7 +2,7 @@
 
     split        some points are held out, and the machine is fitted to the others
     cv+          a machine for each fold, fitted to the other folds; all points are used
-    jackknife+   squares: a machine without each point, in closed form
+    jackknife+   squares: machines without a point each, in closed form
 
 Predictions of held-out points are kept, so that every coverage has its scores
 (`pskernels.conformal`).
@@ -42,7 +42,9 @@ if TYPE_CHECKING:
 METHODS = ("split", "cv+", "jackknife+")  # of which quantiles have the first two
 
 # Points that "split" holds out: a share of all, and at most so many, by which coverage
-# is off by 0.6 points (one standard deviation, at 90 %).
+# is off by 0.6 points (one standard deviation, at 90 %).  "jackknife+" leaves out each
+# of so many, by themselves, of every group: all others belong to all machines, so that
+# its guarantee holds for these, given the others.
 HELD_OUT, MOST_HELD_OUT = 0.25, 2500
 # fit(X, y, weight, groups)
 FitPart: TypeAlias = Callable[[Any, Any, Any, Any], object]
@@ -107,14 +109,14 @@ class ColumnModel:
 @register
 @dataclass(frozen=True, eq=False)
 class PointModels:
-    """Machines without a point each: `pskernels.solvers.loo.PointMachines`.
+    """Machines without one of m points: `pskernels.solvers.loo.PointMachines`.
 
     Parameters
     ----------
     columns : ColumnModel
         f(x), and t(x) in r columns.
-    turned : ndarray of shape (n, r)
-    changes : ndarray of shape (n,)
+    turned : ndarray of shape (m, r)
+    changes : ndarray of shape (m,)
     fit_intercept : bool
     """
 
@@ -337,12 +339,14 @@ class CalibratesIntervals(_Estimator):
             if method == "split":
                 self._fit_and_calibrate(X, y, weight, groups, self._fit_part)
                 return self
-            fit = self._fit_by_folds if method == "cv+" else self._fit_by_points
-            folds, predicted, models = fit(X, y, weight)
-            y = self._encode(y).astype(np.float64)
-            # copies: what is the caller's may change
+            held, folds, predicted, models = (
+                self._fit_by_folds(X, y, weight)
+                if method == "cv+"
+                else self._fit_by_points(X, y, weight, groups)
+            )
+            y = self._encode(y)[held].astype(np.float64)
             weight, groups = (
-                None if one is None else one.copy() for one in (weight, groups)
+                None if one is None else one[held] for one in (weight, groups)
             )
             self.calibration_ = Calibration(
                 method, y, predicted, folds, models, weight, groups
@@ -402,14 +406,18 @@ class CalibratesIntervals(_Estimator):
 
     def _fit_by_folds(
         self, X: Any, y: Any, weight: Array | None
-    ) -> tuple[Indices, Array, tuple[ColumnModel, ...]]:
-        """Fit to all points, and without each fold: (folds, predictions, models)."""
+    ) -> tuple[Indices, Indices, Array, tuple[ColumnModel, ...]]:
+        """Fit to all points, and without each fold.
+
+        Returns the points held out (all), their folds, predictions of them, and models.
+        """
         features = self._fit_checked(X, y, weight)
         n = len(y)
+        every = np.arange(n)
         folds = np.empty(n, np.intp)
-        folds[np.random.default_rng(self._seed()).permutation(n)] = np.arange(n) % FOLDS
+        folds[np.random.default_rng(self._seed()).permutation(n)] = every % FOLDS
         if self._learns_kernel() or self.feature_map_.whitening_ is None:
-            return folds, *self._fit_machines(X, y, weight, folds)
+            return every, folds, *self._fit_machines(X, y, weight, folds)
         if self._has_closed_form():
             coef, intercept, predicted = fit_without_folds(
                 as_features(features, resolve_n_threads(self.n_threads)),
@@ -421,7 +429,7 @@ class CalibratesIntervals(_Estimator):
                 fit_intercept=bool(self.fit_intercept),
             )
             model = ColumnModel(self.feature_map_.fold(coef), intercept)
-            return folds, predicted[:, None], (model,)
+            return every, folds, predicted[:, None], (model,)
         Z, y = self.feature_map_.transform(X), self._encode(y)
         start = self.coef_, self.intercept_
         coefs, intercepts = [], []
@@ -436,7 +444,8 @@ class CalibratesIntervals(_Estimator):
                 predicted = np.empty((n, len(intercept)))
             predicted[held] = Z[held] @ coef + intercept
         coef = self.feature_map_.fold(np.hstack(coefs))
-        return folds, predicted, (ColumnModel(coef, np.concatenate(intercepts)),)
+        model = ColumnModel(coef, np.concatenate(intercepts))
+        return every, folds, predicted, (model,)
 
     def _fit_machines(
         self, X: Any, y: Any, weight: Array | None, folds: Indices
@@ -467,9 +476,9 @@ class CalibratesIntervals(_Estimator):
         return False
 
     def _fit_by_points(
-        self, X: Any, y: Any, weight: Array | None
-    ) -> tuple[Indices, Array, tuple[PointModels]]:
-        """Fit to all points, and without each: (machines, predictions, models)."""
+        self, X: Any, y: Any, weight: Array | None, groups: AnyArray | None
+    ) -> tuple[Indices, Indices, Array, tuple[PointModels]]:
+        """Fit to all points, and without some, one by one: see `_fit_by_folds`."""
         ridge: RidgeOfPoints | None = None
 
         def begin(
@@ -487,7 +496,8 @@ class CalibratesIntervals(_Estimator):
 
         self._fit_checked(X, y, weight, begin)
         assert ridge is not None
-        found = ridge.leave_out()
+        held = self._choose_left_out(len(y), weight, groups)
+        found = ridge.leave_out(held)
         columns = ColumnModel(
             np.column_stack([ridge.coef, found.turn]),
             np.append(ridge.intercept, found.shift),
@@ -496,7 +506,23 @@ class CalibratesIntervals(_Estimator):
         model = PointModels(
             columns, found.turned, found.changes, bool(self.fit_intercept)
         )
-        return np.arange(len(y)), found.predictions[:, None], (model,)
+        return held, np.arange(len(held)), found.predictions[:, None], (model,)
+
+    def _choose_left_out(
+        self, n: int, weight: Array | None, groups: AnyArray | None
+    ) -> Indices:
+        """Choose at most MOST_HELD_OUT points of each group at random, in order.
+
+        By random numbers of their own: choices of a fit begin with the seed alone, and
+        its points must not be those that it was chosen by.
+        """
+        used = np.arange(n) if weight is None else np.flatnonzero(weight)
+        order = np.random.default_rng([self._seed(), 1]).permutation(used)
+        if groups is None:
+            return np.sort(order[:MOST_HELD_OUT])
+        labels = groups[order]
+        parts = [order[labels == one][:MOST_HELD_OUT] for one in np.unique(labels)]
+        return np.sort(np.concatenate(parts))
 
     def predict_interval(
         self,

@@ -106,8 +106,8 @@ random_state, verbose
     calibration : {"split", "cv+", "jackknife+"}, optional
         For `predict_interval`, of one output: by a quarter of the points (at most
         2,500), which the machine does not see; by five folds; or, with "squared", by
-        all machines without one point, in closed form, which keeps n × n_components
-        numbers.
+        machines without one point each (2,500 points at most, of every group), in
+        closed form.
     interval_scores : {"absolute", "studentised"}
         Of a calibration: intervals of one width, or as wide as errors are large nearby,
         which is learnt on the same features (not for "jackknife+").

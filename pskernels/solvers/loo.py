@@ -10,15 +10,16 @@ from pskernels._matrices import inverse_of_triangle
 from pskernels._products import (
     EPS,
     Features,
-    PlainFeatures,
     eigh_of_gram,
     form_columns,
     matmul,
+    times_triangle,
 )
 from pskernels._threads import resolve_n_threads, single_threaded_blas
 from pskernels._types import Array, Indices, Mask
 from pskernels._validation import check_option
 from pskernels.features import EXACT_ENOUGH, FactoredFeatures
+from pskernels.objective import squared_norm
 from pskernels.outputs import Outputs
 from pskernels.solvers.hessian import (
     add_penalty,
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
     from pskernels.features import BlockFeatures
 
 STRINGS = ("identity", "residual")
-# The second step gives back what rounding has taken from the first.
+# The second step gives back what rounding has taken from the first; its residuals are
+# not computed where it changes less of the coefficients than this.
 NEWTON_STEPS = 2
+SAME = 1e-12
 
 
 def leave_one_out(
@@ -101,18 +104,18 @@ def leave_one_out(
 
 
 class PointMachines(NamedTuple):
-    """What leaving out each of the points changes a machine f by.
+    """What leaving out each of m points changes a machine f by.
 
         f₋ᵢ(x) = f(x) - changes_i (1 + t(x)·t_i),    t(x) = z(x)·turn + shift,
 
     without the 1 if there is no intercept.
     """
 
-    predictions: Array  # (n,), of every point by the machine without it
+    predictions: Array  # (m,), of every such point by the machine without it
     turn: Array  # (r, r)
     shift: Array  # (r,)
-    turned: Array  # t_i, (n, r)
-    changes: Array  # (n,)
+    turned: Array  # t_i, (m, r)
+    changes: Array  # (m,)
 
 
 class RidgeOfPoints:
@@ -123,7 +126,7 @@ class RidgeOfPoints:
     Parameters
     ----------
     features : features of n points
-        Which may be formed in place: `features` of the result take their place.
+        Which may be formed in place: the attribute `features` takes their place.
     y : array of shape (n,)
     alpha : float
     sample_weight : array of shape (n,) or None
@@ -150,22 +153,24 @@ class RidgeOfPoints:
         self.features = self._squares.features
         self.coef, self.intercept = self._fit.theta, self._fit.intercept
 
-    def leave_out(self) -> PointMachines:
-        """Find the machines without each point; features are gone after that."""
+    def leave_out(self, chosen: Indices) -> PointMachines:
+        """Find the machines without each of some points."""
         squares, features = self._squares, self.features
-        weight, n_threads = squares.weight, features.n_threads
-        turned = _take_rows(features.inner)
+        n_threads = features.n_threads
+        turned = features.inner.rows(chosen)
         turn = self._invert(self._fit.factor)
         mean = self._fit.mean @ turn
         form_columns(turned, turn, 0, n_threads)
         turned -= mean
         leverage = np.einsum("ij,ij->i", turned, turned) + squares.fit_intercept
+        weight, errors = squares.weight[chosen], self._fit.errors[chosen]
         # a point that alone decides its prediction leaves nothing to divide by
-        errors = self._fit.errors / np.maximum(1 - weight * leverage, EPS)
+        errors /= np.maximum(1 - weight * leverage, EPS)
         if features.W is not None:
-            turn = self._invert(np.triu(self._fit.factor) @ features.W)
+            turn = times_triangle(self._invert(features.W), turn, n_threads)
         shift = -mean - features.moved(turn)
-        return PointMachines(squares.y - errors, turn, shift, turned, weight * errors)
+        predictions = squares.y[chosen] - errors
+        return PointMachines(predictions, turn, shift, turned, weight * errors)
 
     def _invert(self, triangle: Array) -> Array:
         return inverse_of_triangle(triangle, self.features.n_threads)
@@ -254,26 +259,24 @@ class _Squares:
             mean, H = gram[:-1, -1].copy(), centred_gram(gram)
         add_penalty(H, len(H), alpha, features.penalty)
         factor = factorise(H, features.n_threads)
-        theta = np.zeros(features.r) if theta is None else theta
-        errors = self.y - features.dot(theta[None])[0]
+        errors: Array = self.y.copy()
+        if theta is None:
+            theta = np.zeros(features.r)
+        else:
+            errors -= features.dot(theta[None])[0]
         for _ in range(NEWTON_STEPS):
             flow = weight * (errors - self.fit_intercept * (weight @ errors))
             gradient = alpha * theta - features.t_dot(flow[None])[0]
             inner = features.to_inner(gradient[None])
             step = features.from_inner(-solve_factorised(factor, inner.T).T)[0]
             theta = theta + step
+            if squared_norm(step) <= SAME**2 * squared_norm(theta):
+                break
             errors -= features.dot(step[None])[0]
         intercept = self.fit_intercept * float(weight @ errors)
         errors -= intercept
         moved: Any = features.moved(theta)
         return _Fit(theta, intercept - moved, errors, mean, factor)
-
-
-def _take_rows(features: PlainFeatures) -> Array:
-    """Take all rows in float64, in their own place if that can be."""
-    if isinstance(features, Features) and features.dtype == np.float64:
-        return features.Z
-    return features.rows(np.arange(features.n))
 
 
 def _directions(
