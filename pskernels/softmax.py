@@ -11,7 +11,7 @@ from pskernels._threads import resolve_n_threads
 from pskernels._types import Array, Indices
 from pskernels._validation import check_positive
 from pskernels.features import as_features
-from pskernels.solvers.newton_cg import run_family
+from pskernels.solvers.newton_cg import decide_without_folds, run_family
 
 if TYPE_CHECKING:
     from pskernels.features import FeaturesLike
@@ -87,6 +87,40 @@ def solve_softmax(
     )
 
 
+def softmax_without_folds(
+    Z: "FeaturesLike",
+    y: npt.ArrayLike,
+    folds: Indices,
+    *,
+    alpha: float,
+    start: "tuple[npt.ArrayLike, npt.ArrayLike]",
+    sample_weight: npt.ArrayLike | None = None,
+    fit_intercept: bool = True,
+    tol: float = 1e-3,
+    n_threads: int | None = None,
+) -> Array:
+    """Compute decisions on every point by the machine that has not seen its fold.
+
+    Parameters
+    ----------
+    Z, y, alpha, sample_weight, fit_intercept, tol, n_threads
+        As for `solve_softmax`.
+    folds : array of int, shape (n,)
+        From 0 to K - 1.
+    start : tuple (coef, intercept)
+        Of the machine of all points.
+
+    Returns
+    -------
+    ndarray of shape (n, n_classes)
+    """
+    features = as_features(Z, resolve_n_threads(n_threads))
+    family = _Softmax(*_check_codes(y, features.n, None))
+    return decide_without_folds(
+        features, family, folds, alpha, sample_weight, fit_intercept, tol, start
+    ).T
+
+
 def _check_codes(
     y: npt.ArrayLike, n: int, n_classes: int | None
 ) -> tuple[Indices, int]:
@@ -114,6 +148,11 @@ class _Softmax:
         """Take the logarithms of the shares of classes."""
         shares = np.bincount(self.codes, weight, self.n_classes)
         return np.log(np.maximum(shares, np.finfo(float).tiny))
+
+    def project(self, u: Array) -> Array:
+        """Subtract the mean of all classes: probabilities know differences only."""
+        found: Array = u - u.mean(axis=0)
+        return found
 
     def values(self, f: Array) -> Array:
         """Compute losses, (n,)."""

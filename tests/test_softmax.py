@@ -19,6 +19,8 @@ from pskernels.estimators import (
     classifier,
     load,
 )
+from pskernels.softmax import softmax_without_folds
+from pskernels.solvers import newton_cg
 
 
 def draw(rng, n=300, r=6, classes=4):
@@ -101,6 +103,62 @@ def test_alphas_starts_and_threads(rng):
     (again,) = psk.solve_softmax(Z, y, alphas=[1e-3], start=start, tol=1e-9)
     assert again.n_iter == 0
     np.testing.assert_allclose(again.coef, cold[0].coef)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("factors", [True, False])
+def test_machines_without_a_fold_are_fits_to_the_others(
+    rng, factors, weighted, fit_intercept, monkeypatch
+):
+    if not factors:
+        monkeypatch.setattr(newton_cg, "FACTORS_BYTES", 0)
+    Z, y = draw(rng, n=100, r=18)
+    weight = rng.uniform(0.5, 2, size=100) if weighted else None
+    folds = rng.permutation(100) % 3
+    options = dict(fit_intercept=fit_intercept, tol=1e-11)
+    (whole,) = psk.solve_softmax(Z, y, alphas=[1e-3], sample_weight=weight, **options)
+    found = softmax_without_folds(
+        Z,
+        y,
+        folds,
+        alpha=1e-3,
+        start=(whole.coef, whole.intercept),
+        sample_weight=weight,
+        **options,
+    )
+    for k in range(3):
+        rest = folds != k
+        some = None if weight is None else weight[rest]
+        (result,) = psk.solve_softmax(
+            Z[rest], y[rest], alphas=[1e-3], n_classes=4, sample_weight=some, **options
+        )
+        expected = result.predict(Z[~rest])
+        np.testing.assert_allclose(
+            log_softmax(found[~rest], axis=1), log_softmax(expected, axis=1), atol=1e-4
+        )
+
+
+def test_what_no_loss_sees_is_left_alone(rng, monkeypatch):
+    """A number for all classes alike: a start may have it, steps do not."""
+    Z, y = draw(rng, n=3000, r=40)
+    Z *= 0.8 ** np.arange(40)
+    y[rng.random(3000) < 0.9] = 0
+    products = []
+    curve = newton_cg.SmoothProblem.curve
+
+    def count(*given):
+        products.append(None)
+        return curve(*given)
+
+    monkeypatch.setattr(newton_cg.SmoothProblem, "curve", count)
+    (best,) = psk.solve_softmax(Z, y, alphas=[1e-5], tol=1e-9)
+    n_products = len(products)
+    assert n_products <= 30  # 10, and 121 when steps had it
+    start = best.coef + rng.normal(size=(40, 1)), best.intercept + 3
+    (again,) = psk.solve_softmax(Z, y, alphas=[1e-5], tol=1e-9, start=start)
+    np.testing.assert_allclose(again.coef.sum(axis=1), 0, atol=1e-8)
+    assert again.n_iter <= 1
 
 
 def test_points_far_from_zero(rng):

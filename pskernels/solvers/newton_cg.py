@@ -8,25 +8,30 @@ conjugate has to be known.
 
     step          by conjugate gradients: two passes over Z for each iteration
     precondition  κ_c·G + alpha·I, with G the Gram matrix of the features and κ_c the
-                  mean curvature of output c: one eigendecomposition serves all of them
+                  mean curvature of output c: one eigendecomposition serves all of them;
+                  or, once iterations have cost as much, what the Hessian has of each
+                  output by itself, factorised
     balance       b by Newton's method in as many dimensions as there are outputs
 
 A family has ``values(f)``, the losses (n,) of n points at f (k, n);
 ``differentiate(f)``, which makes ``slope`` (k, n), ``diagonal`` (k, n), ``bend(u)``,
 the product of all Hessians with directions u (k, n), and ``matrix(weight)``, the (k, k)
-sum of Hessians; and ``start(weight)``, the k intercepts of a model without features.
+sum of Hessians; ``start(weight)``, the k intercepts of a model without features; and
+``project(u)``, which takes from directions what no loss sees: only the penalty bends
+there, and iterations that a preconditioner led astray took a hundred to return.
 """
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from copy import copy
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from pskernels._products import PlainFeatures, eigh_of_gram
-from pskernels._threads import single_threaded_blas
-from pskernels._types import Array
+from pskernels._threads import cached_property, single_threaded_blas
+from pskernels._types import Array, Indices
 from pskernels._validation import check_int, check_positive
 from pskernels.losses import SmoothLoss, check_weights
 from pskernels.objective import gap_scale, relative_gap, squared_norm
@@ -36,7 +41,12 @@ from pskernels.solvers.base import (
     StartLike,
     warn_if_not_converged,
 )
-from pskernels.solvers.hessian import centred_gram
+from pskernels.solvers.hessian import (
+    add_penalty,
+    centred_gram,
+    factorise,
+    solve_factorised,
+)
 
 if TYPE_CHECKING:
     from pskernels.features import AnyFeatures, FeatureBlocks
@@ -51,6 +61,12 @@ HALVINGS, DESCENT = 40, 1e-4
 BALANCE_ITER, BALANCE_STEP, BALANCED, UNBALANCED = 100, 5.0, 1e-14, 1e-8
 # Least mean curvature of an output, as a share of the largest one.
 LEAST_CURVATURE = 1e-6
+
+# Factors of the Hessian of each output cost as much as this share of r iterations (39
+# and 1.2 ms; r = 600, n = 10,000, three classes, two threads), and then steps take 2 to
+# 4 iterations in place of up to 50; `python bench/intervals.py classes` has such fits.
+# They may take so many bytes.
+FACTORS_COST, FACTORS_BYTES = 1 / 18, 2**28
 
 ADVICE = "raise max_iter, tol or alpha"
 
@@ -78,6 +94,8 @@ class Family(Protocol):
 
     def start(self, weight: Array) -> Array: ...
 
+    def project(self, u: Array) -> Array: ...
+
     def values(self, f: Array) -> Array: ...
 
     def differentiate(self, f: Array) -> Derivatives: ...
@@ -92,6 +110,10 @@ class OneOutput:
     def start(self, weight: Array) -> Array:
         """Find the best constant."""
         return np.array([self.loss.constant_minimiser(self.y, weight)])
+
+    def project(self, u: Array) -> Array:
+        """Return u: losses bend along their only output."""
+        return u
 
     def values(self, f: Array) -> Array:
         """Compute losses, (n,)."""
@@ -147,13 +169,24 @@ class SmoothProblem:
         self.family = family
         self.weight = weight / weight.sum()
         self.fit_intercept = bool(fit_intercept)
-        gram = self.features.gram(self.weight, bordered=self.fit_intercept)
         self.means: Array = np.zeros(self.features.r)
         if self.fit_intercept:
-            self.means = gram[:-1, -1].copy()
-            gram = centred_gram(gram)
-        values, self.vectors = eigh_of_gram(gram)
-        self.values = np.maximum(values, 0.0)
+            self.means = self.features.t_dot(self.weight[None])[0]
+
+    @cached_property
+    def spectrum(self) -> tuple[Array, Array]:
+        """Eigenvalues and eigenvectors of the Gram matrix of the features."""
+        gram = self.features.gram(self.weight, bordered=self.fit_intercept)
+        values, vectors = eigh_of_gram(
+            centred_gram(gram) if self.fit_intercept else gram
+        )
+        return np.maximum(values, 0.0), vectors
+
+    def reweighted(self, weight: Array) -> Self:
+        """Make the same problem with other weights, of the same features."""
+        other = copy(self)
+        other.weight = weight / weight.sum()
+        return other
 
     def model_of(
         self, start: tuple[npt.ArrayLike, npt.ArrayLike] | None
@@ -173,7 +206,8 @@ class SmoothProblem:
         coef = coef.reshape(self.features.r, -1)
         if self.fit_intercept:
             b = intercept.reshape(-1) + self.shift(coef)
-        return SmoothModel(np.ascontiguousarray(coef.T), b)
+        W = self.family.project(np.ascontiguousarray(coef.T))
+        return SmoothModel(W, b)
 
     def shift(self, coef: Array) -> Array | float:
         """Compute what means add to intercepts."""
@@ -275,11 +309,7 @@ def run_family(
     if isinstance(start, SolveResult):
         start = start.coef, start.intercept
     with single_threaded_blas():
-        formed = features.formed()
-        formed.check_finite()
-        weight = np.ones(formed.n) if sample_weight is None else sample_weight
-        weight = check_weights(weight, formed.n)
-        problem = SmoothProblem(formed, family, weight, fit_intercept)
+        problem = _make_problem(features, family, sample_weight, fit_intercept)
         results: list[Any] = [None] * len(alphas)
         model = problem.model_of(start)
         for k in np.argsort(alphas, kind="stable")[::-1]:
@@ -290,8 +320,68 @@ def run_family(
     return results
 
 
+def _make_problem(
+    features: "AnyFeatures",
+    family: Family,
+    sample_weight: npt.ArrayLike | None,
+    fit_intercept: bool,
+) -> SmoothProblem:
+    """Form the features, check them and the weights, and make a problem."""
+    formed = features.formed()
+    formed.check_finite()
+    weight = np.ones(formed.n) if sample_weight is None else sample_weight
+    weight = check_weights(weight, formed.n)
+    return SmoothProblem(formed, family, weight, fit_intercept)
+
+
+def decide_without_folds(
+    features: "AnyFeatures",
+    family: Family,
+    folds: Indices,
+    alpha: float,
+    sample_weight: npt.ArrayLike | None,
+    fit_intercept: bool,
+    tol: float,
+    start: tuple[npt.ArrayLike, npt.ArrayLike],
+) -> Array:
+    """Compute f of every point by the machine that has not seen its fold.
+
+    Parameters
+    ----------
+    features, family, sample_weight, fit_intercept
+        As for `run_family`.
+    folds : array of int, shape (n,)
+        From 0 to K - 1.
+    alpha, tol : float
+    start : tuple (coef, intercept)
+        Of the machine of all points.
+
+    Returns
+    -------
+    ndarray of shape (k, n)
+    """
+    with single_threaded_blas():
+        problem = _make_problem(features, family, sample_weight, fit_intercept)
+        model = problem.model_of(start)
+        preconditioner = _Preconditioner(problem, alpha)
+        decisions = problem.decide(*model)
+        preconditioner.factorise(family.differentiate(decisions))
+        for k in range(folds.max() + 1):
+            held = folds == k
+            some = problem.reweighted(np.where(held, 0.0, problem.weight))
+            result, found = minimise(some, alpha, model, tol, MAX_ITER, preconditioner)
+            warn_if_not_converged(result)
+            decisions[:, held] = problem.decide(*found)[:, held]
+    return decisions
+
+
 def minimise(
-    problem: SmoothProblem, alpha: float, model: SmoothModel, tol: float, max_iter: int
+    problem: SmoothProblem,
+    alpha: float,
+    model: SmoothModel,
+    tol: float,
+    max_iter: int,
+    preconditioner: "_Preconditioner | None" = None,
 ) -> tuple[SolveResult, SmoothModel]:
     """Find the minimum for one alpha.
 
@@ -303,6 +393,8 @@ def minimise(
         Where to begin.
     tol : float
     max_iter : int
+    preconditioner : _Preconditioner, optional
+        Of a problem that is nearly the same.
 
     Returns
     -------
@@ -311,6 +403,7 @@ def minimise(
     model : SmoothModel
     """
     began, history, first = time.perf_counter(), [], None
+    preconditioner = preconditioner or _Preconditioner(problem, alpha)
     constant = problem.model_of(None)
     null = problem.loss(problem.decide(*constant))
     W, b = model
@@ -331,11 +424,14 @@ def minimise(
         history.append(Iteration(n_iter, objective, gap, seconds, f.shape[1], 0.0))
         if gap <= tol or n_iter == max_iter:
             break
-        precondition = _make_preconditioner(problem, at, alpha)
+        precondition = preconditioner(at)
         size = np.sqrt(np.vdot(gradient, precondition(gradient, total)[0]))
         first = size if first is None else first
         accuracy = min(CG_TOL, np.sqrt(size / first))
-        V, v = _newton_step(problem, at, alpha, gradient, total, precondition, accuracy)
+        V, v, n_cg = _newton_step(
+            problem, at, alpha, gradient, total, precondition, accuracy
+        )
+        preconditioner.n_iter += n_cg
         step = _search(
             problem, f, W, V, v, alpha, objective, float(np.vdot(gradient, V))
         )
@@ -363,20 +459,72 @@ def minimise(
     return result, SmoothModel(W, b)
 
 
-def _make_preconditioner(
-    problem: SmoothProblem, at: Derivatives, alpha: float
-) -> Precondition:
-    """Make a function that divides by κ_c·G + alpha, and by κ_c."""
-    curvature = at.diagonal @ problem.weight
-    least = LEAST_CURVATURE * max(curvature.max(), np.finfo(float).tiny)
-    curvature = np.maximum(curvature, least)[:, None]
-    inverse = 1 / (curvature * problem.values + alpha)
-    Q = problem.vectors
+class _Preconditioner:
+    """Makes functions that divide (gradient, total) by nearly the Hessian.
 
-    def precondition(gradient: Array, total: Array) -> tuple[Array, Array]:
-        return ((gradient @ Q) * inverse) @ Q.T, total / curvature[:, 0]
+    Parameters
+    ----------
+    problem : SmoothProblem
+    alpha : float
 
-    return precondition
+    Attributes
+    ----------
+    n_iter : int
+        Iterations since factors were made.
+    """
+
+    def __init__(self, problem: SmoothProblem, alpha: float) -> None:
+        self.problem, self.alpha = problem, alpha
+        self.n_iter = 0
+        self._kept: Precondition | None = None
+
+    def __call__(self, at: Derivatives) -> Precondition:
+        """Take what was made, or make one of derivatives at a model."""
+        if self.n_iter >= FACTORS_COST * self.problem.features.r:
+            self.factorise(at)
+        divide, project = self._kept or self._by_means(at), self.problem.family.project
+
+        def precondition(gradient: Array, total: Array) -> tuple[Array, Array]:
+            step, change = divide(gradient, total)
+            return project(step), project(change)
+
+        return precondition
+
+    def factorise(self, at: Derivatives) -> None:
+        """Factorise what the Hessian has of each output, if there is room for it."""
+        problem, features = self.problem, self.problem.features
+        self.n_iter, factors = 0, []
+        if 8 * len(at.diagonal) * features.r**2 > FACTORS_BYTES:
+            return
+        for curvature in at.diagonal * problem.weight:
+            H = features.gram(curvature, bordered=problem.fit_intercept)
+            add_penalty(H, features.r, self.alpha)
+            factors.append(factorise(H, features.n_threads))
+
+        def precondition(gradient: Array, total: Array) -> tuple[Array, Array]:
+            # in coordinates whose intercept belongs to the features as they are
+            pulled = gradient + total[:, None] * problem.means
+            moved = np.column_stack([pulled, total])
+            found = np.zeros_like(moved)
+            for one, right, factor in zip(found, moved, factors, strict=True):
+                one[: len(factor)] = solve_factorised(factor, right[: len(factor)])
+            step = found[:, :-1]
+            return step, found[:, -1] + step @ problem.means
+
+        self._kept = precondition
+
+    def _by_means(self, at: Derivatives) -> Precondition:
+        """Divide by κ_c·G + alpha, and by κ_c."""
+        curvature = at.diagonal @ self.problem.weight
+        least = LEAST_CURVATURE * max(curvature.max(), np.finfo(float).tiny)
+        curvature = np.maximum(curvature, least)[:, None]
+        values, Q = self.problem.spectrum
+        inverse = 1 / (curvature * values + self.alpha)
+
+        def precondition(gradient: Array, total: Array) -> tuple[Array, Array]:
+            return ((gradient @ Q) * inverse) @ Q.T, total / curvature[:, 0]
+
+        return precondition
 
 
 def _newton_step(
@@ -387,13 +535,18 @@ def _newton_step(
     total: Array,
     precondition: Precondition,
     accuracy: float,
-) -> tuple[Array, Array]:
-    """Solve H·step = -gradient by conjugate gradients, to an accuracy."""
+) -> tuple[Array, Array, int]:
+    """Solve H·step = -gradient by conjugate gradients.
+
+    Returns the step of W, that of b, and the number of iterations.
+    """
     V, v = np.zeros_like(gradient), np.zeros_like(total)
     r, s = -gradient, -total
     d, e = precondition(r, s)
     rho = start = np.vdot(r, d) + s @ e
-    for _ in range(CG_ITER):
+    n_iter = 0
+    while n_iter < CG_ITER:
+        n_iter += 1
         Hd, He = problem.curve(at, d, e)
         Hd += alpha * d
         bend = np.vdot(d, Hd) + e @ He
@@ -406,7 +559,7 @@ def _newton_step(
         if rho <= accuracy**2 * start:
             break
         d, e = x + rho / before * d, y + rho / before * e
-    return V, v
+    return V, v, n_iter
 
 
 def _search(
