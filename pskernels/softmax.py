@@ -97,13 +97,14 @@ def softmax_without_folds(
     sample_weight: npt.ArrayLike | None = None,
     fit_intercept: bool = True,
     tol: float = 1e-3,
+    max_iter: int | None = None,
     n_threads: int | None = None,
 ) -> Array:
     """Compute decisions on every point by the machine that has not seen its fold.
 
     Parameters
     ----------
-    Z, y, alpha, sample_weight, fit_intercept, tol, n_threads
+    Z, y, alpha, sample_weight, fit_intercept, tol, max_iter, n_threads
         As for `solve_softmax`.
     folds : array of int, shape (n,)
         From 0 to K - 1.
@@ -117,7 +118,15 @@ def softmax_without_folds(
     features = as_features(Z, resolve_n_threads(n_threads))
     family = _Softmax(*_check_codes(y, features.n, None))
     return decide_without_folds(
-        features, family, folds, alpha, sample_weight, fit_intercept, tol, start
+        features,
+        family,
+        folds,
+        alpha,
+        sample_weight,
+        fit_intercept,
+        check_positive(tol, "tol"),
+        max_iter,
+        start,
     ).T
 
 

@@ -246,7 +246,16 @@ def test_some_points_left_out_stand_for_many(rng, monkeypatch):
         for one, chosen in ((some, np.arange(24)), (whole, np.array(places)))
     )
     np.testing.assert_allclose(found, expected, atol=1e-9)
-    assert len(clone(model).fit(X, y).calibration_.y) == 12
+    plain = clone(model).fit(X, y).calibration_
+    assert len(plain.y) == 12
+    assert not np.isin(plain.y, y[:12]).all()  # they are drawn
+    K = np.exp(-((X[:, None] - X) ** 2).sum(axis=2))  # whose rows all stay
+    weight[:] = np.arange(60) < 8
+    weight[8:20] = 1e-3
+    few = clone(model).set_params(kernel="precomputed", n_components=60).fit(
+        K, y, weight
+    )  # fmt: skip
+    assert few.calibration_.weight.all()
 
 
 def test_groups_are_calibrated_by_themselves():
@@ -401,6 +410,15 @@ def test_what_cannot_be_calibrated_is_refused(params, message):
         X = X @ X.T
     with pytest.raises(ValueError, match=message):
         SketchedKernelRegressor(**params).fit(X, y)
+
+
+@pytest.mark.parametrize("calibration", ["split", "cv+", "jackknife+"])
+def test_groups_that_do_not_sort_are_refused(calibration):
+    X, y = draw(40, seed=0)
+    model = SketchedKernelRegressor(loss="squared", calibration=calibration)
+    with pytest.raises(ValueError, match="groups must have labels that sort"):
+        model.fit(X, y, groups=np.array([None, "a"] * 20, dtype=object))
+    model.fit(X, y, groups=np.array(["b", "a"] * 20, dtype=object))
 
 
 def test_quantiles_have_two_calibrations():

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 import pskernels as psk
 from pskernels._points import total_variance
 from pskernels.estimators import SketchedKernelRegressor
+from pskernels.solvers.newton_cg import FACTORS_BYTES
 
 MB = 2**20
 
@@ -110,6 +111,18 @@ def test_solving_takes_a_few_vectors_beside_the_features(loss, rng):
     y = np.sign(Z[:, 0] + rng.normal(size=50_000))
     with peak_below(Z.nbytes / 3):
         assert psk.solve(Z, y, loss=loss, alpha=1e-4, tol=1e-5).converged
+
+
+@pytest.mark.parametrize("classes", [4, 40])
+def test_factors_of_classes_keep_to_their_limit(classes, rng):
+    n, r = 3000, 300
+    Z = rng.normal(size=(n, r))
+    y = rng.integers(classes, size=n)
+    some = 20 * 8 * n * classes  # vectors of points
+    factors = min(classes * r * r * 8, max(FACTORS_BYTES, Z.nbytes))
+    with peak_below(some + factors + 6 * r * r * 8):
+        (result,) = psk.solve_softmax(Z, y, alphas=[1e-4])
+    assert result.converged
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

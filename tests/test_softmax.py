@@ -155,10 +155,66 @@ def test_what_no_loss_sees_is_left_alone(rng, monkeypatch):
     (best,) = psk.solve_softmax(Z, y, alphas=[1e-5], tol=1e-9)
     n_products = len(products)
     assert n_products <= 30  # 10, and 121 when steps had it
-    start = best.coef + rng.normal(size=(40, 1)), best.intercept + 3
+    Z += 500  # where W of a start moves b far
+    (best,) = psk.solve_softmax(Z, y, alphas=[1e-5], tol=1e-9)
+    start = best.coef + 1e4 * rng.normal(size=(40, 1)), best.intercept + 3
     (again,) = psk.solve_softmax(Z, y, alphas=[1e-5], tol=1e-9, start=start)
     np.testing.assert_allclose(again.coef.sum(axis=1), 0, atol=1e-8)
     assert again.n_iter <= 1
+
+
+def test_factors_serve_all_machines_without_a_fold(rng, monkeypatch):
+    Z, y = draw(rng, n=400, r=40)
+    (whole,) = psk.solve_softmax(Z, y, alphas=[1e-4])
+    made = []
+    factorise = newton_cg.factorise
+
+    def count(*given):
+        made.append(None)
+        return factorise(*given)
+
+    monkeypatch.setattr(newton_cg, "factorise", count)
+    monkeypatch.setattr(newton_cg, "FACTORS_COST", 1e9)  # none beside the shared ones
+    options = dict(alpha=1e-4, start=(whole.coef, whole.intercept))
+    softmax_without_folds(Z, y, rng.permutation(400) % 5, **options)
+    assert len(made) == 4  # classes
+
+
+def test_factors_that_overflow_are_done_without(rng, monkeypatch):
+    Z, y = draw(rng)
+    (expected,) = psk.solve_softmax(Z, y, alphas=[1e-3], tol=1e-9)
+
+    def fail(*given):
+        raise FloatingPointError
+
+    monkeypatch.setattr(newton_cg, "factorise", fail)
+    (found,) = psk.solve_softmax(Z, y, alphas=[1e-3], tol=1e-9)
+    np.testing.assert_allclose(found.coef, expected.coef, atol=1e-4)
+
+
+@pytest.mark.parametrize("alpha", [1e-4, 0.1, 10.0])
+def test_probabilities_of_noise_are_those_of_no_model(alpha):
+    """Machines without a fold begin where all points led, and must not stay there."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(4000, 10)), rng.integers(3, size=4000)
+    model = SketchedKernelClassifier(
+        loss="logistic", probability=True, n_components=800, gamma=0.2, alpha=alpha,
+        random_state=0,
+    ).fit(X[:1000], y[:1000])  # fmt: skip
+    p = model.predict_proba(X[1000:])
+    assert log_loss(y[1000:], p) < np.log(3) + 0.006  # 0.016 for alpha = 0.1
+
+
+def test_a_class_without_weight_leaves_the_others_alone(rng):
+    X, y = rng.normal(size=(60, 3)), rng.integers(3, size=60)
+    options = dict(loss="logistic", probability=True, n_components=20, random_state=0)
+    found = [
+        SketchedKernelClassifier(class_weight={0: 0, 1: 1, 2: 1}, tol=tol, **options)
+        .fit(X, y)
+        .predict_proba(X)
+        for tol in (1e-6, 1e-12)
+    ]
+    np.testing.assert_allclose(found[0], found[1], atol=0.01)
 
 
 def test_points_far_from_zero(rng):

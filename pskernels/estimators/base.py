@@ -891,7 +891,6 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
         *,
         start: "StartLike | None" = None,
         warm: bool = False,
-        tol: float | None = None,
     ) -> "list[SolveResult]":
         """Solve on features; return a result for each alpha."""
         options = self._solve_options(weight)
@@ -908,7 +907,7 @@ class SketchedMachine(FitsSources, LearnsFromBatches, SketchedEstimator):
             alphas=[self._get_alpha(alpha, y, weight) for alpha in alphas],
             output_matrix=output_matrix,
             solver=solver,
-            tol=self._tolerance(y, weight) if tol is None else tol,
+            tol=self._tolerance(y, weight),
             max_iter=self.max_iter,
             start=pilot if start is None else start,
             warm=warm,

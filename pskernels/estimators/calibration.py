@@ -518,11 +518,13 @@ class CalibratesIntervals(_Estimator):
         """
         used = np.arange(n) if weight is None else np.flatnonzero(weight)
         order = np.random.default_rng([self._seed(), 1]).permutation(used)
-        if groups is None:
-            return np.sort(order[:MOST_HELD_OUT])
-        labels = groups[order]
-        parts = [order[labels == one][:MOST_HELD_OUT] for one in np.unique(labels)]
-        return np.sort(np.concatenate(parts))
+        labels = np.zeros(n) if groups is None else groups
+        _, codes, counts = np.unique(
+            labels[order], return_inverse=True, return_counts=True
+        )
+        by_group = np.argsort(codes, kind="stable")
+        rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return np.sort(order[by_group[rank < MOST_HELD_OUT]])
 
     def predict_interval(
         self,
@@ -734,4 +736,9 @@ def check_groups(groups: Any, n: int) -> AnyArray | None:
     labels = np.asarray(groups)
     if labels.shape != (n,):
         raise ValueError(f"groups must have {n} labels, got shape {labels.shape}")
+    if labels.dtype == object:
+        try:
+            np.unique(labels)
+        except TypeError as error:
+            raise ValueError(f"groups must have labels that sort: {error}") from None
     return labels

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from pskernels.sources import Source
     from pskernels.streaming import Reweigh
 
-# Folds of probability=True, the gap that their machines may have, and n·alpha of the
-# model of their decisions; `python bench/intervals.py classes` judges them.
+# Folds of probability=True, the gap that multinomial machines without one may have, and
+# n·alpha of the model of their decisions; `python bench/intervals.py classes` judges
+# them.
 FOLDS, FOLDS_TOL, SCALING_PENALTY = 5, 1e-3, 0.1
 # Shares of held-out decisions at which that model bends, and the points for each of its
 # coefficients which that takes.  Hinge's decisions on several classes are mostly near
@@ -108,7 +109,8 @@ random_state, verbose
     probability : bool
         Whether `predict_proba` is calibrated by five folds, for any loss: a multinomial
         model of held-out decisions (for two classes: Platt's), on the features of all
-        points, for up to five times the time.
+        points, for up to five times the time ("logistic" of three classes or more:
+        twice).
     fit_intercept, solver, tol, max_iter, feature_storage, warm_start
         As for `SketchedKernelRegressor`.
 
@@ -484,7 +486,7 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         # the members of a class in turns, so that each fold has its share of them
         fold = np.empty(len(y), np.intp)
         fold[order[np.argsort(codes[order], kind="stable")]] = np.arange(len(y)) % FOLDS
-        tol, start = max(FOLDS_TOL, self.tol), (self.coef_, self.intercept_)
+        start = self.coef_, self.intercept_
         if self._multinomial:
             decisions = softmax_without_folds(
                 Z,
@@ -492,7 +494,8 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
                 fold,
                 alpha=self.alpha_,
                 start=start,
-                tol=tol,
+                tol=max(FOLDS_TOL, self.tol),
+                max_iter=self.max_iter,
                 **self._solve_options(balanced),
             )
         else:
@@ -502,7 +505,7 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
                 rest, held = fold != k, fold == k
                 some = None if balanced is None else balanced[rest]
                 (result,) = self._solve(
-                    Z[rest], targets[rest], some, [self.alpha_], start=start, tol=tol
+                    Z[rest], targets[rest], some, [self.alpha_], start=start
                 )
                 decisions[held] = result.predict(Z[held])
         self.proba_knots_ = _choose_knots(decisions)
@@ -525,20 +528,19 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         *,
         start: "StartLike | None" = None,
         warm: bool = False,
-        tol: float | None = None,
     ) -> "list[SolveResult]":
         self._multinomial = (
             self.loss == "logistic" and self.solver == "auto" and np.ndim(y) == 2
         )
         if not self._multinomial:
-            return super()._solve(Z, y, weight, alphas, start=start, warm=warm, tol=tol)
+            return super()._solve(Z, y, weight, alphas, start=start, warm=warm)
         self.loss_ = Logistic()
         return solve_softmax(
             Z,
             y.argmax(axis=1),
             alphas=[self._get_alpha(alpha, y, weight) for alpha in alphas],
             n_classes=y.shape[1],
-            tol=self.tol if tol is None else tol,
+            tol=self.tol,
             max_iter=self.max_iter,
             start=start,
             warm=warm,

@@ -19,7 +19,6 @@ from pskernels._threads import resolve_n_threads, single_threaded_blas
 from pskernels._types import Array, Indices, Mask
 from pskernels._validation import check_option
 from pskernels.features import EXACT_ENOUGH, FactoredFeatures
-from pskernels.objective import squared_norm
 from pskernels.outputs import Outputs
 from pskernels.solvers.hessian import (
     add_penalty,
@@ -32,10 +31,8 @@ if TYPE_CHECKING:
     from pskernels.features import BlockFeatures
 
 STRINGS = ("identity", "residual")
-# The second step gives back what rounding has taken from the first; its residuals are
-# not computed where it changes less of the coefficients than this.
+# The second step gives back what rounding has taken from the first.
 NEWTON_STEPS = 2
-SAME = 1e-12
 
 
 def leave_one_out(
@@ -270,8 +267,6 @@ class _Squares:
             inner = features.to_inner(gradient[None])
             step = features.from_inner(-solve_factorised(factor, inner.T).T)[0]
             theta = theta + step
-            if squared_norm(step) <= SAME**2 * squared_norm(theta):
-                break
             errors -= features.dot(step[None])[0]
         intercept = self.fit_intercept * float(weight @ errors)
         errors -= intercept

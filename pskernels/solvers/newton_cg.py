@@ -63,10 +63,15 @@ BALANCE_ITER, BALANCE_STEP, BALANCED, UNBALANCED = 100, 5.0, 1e-14, 1e-8
 LEAST_CURVATURE = 1e-6
 
 # Factors of the Hessian of each output cost as much as this share of r iterations (39
-# and 1.2 ms; r = 600, n = 10,000, three classes, two threads), and then steps take 2 to
-# 4 iterations in place of up to 50; `python bench/intervals.py classes` has such fits.
-# They may take so many bytes.
-FACTORS_COST, FACTORS_BYTES = 1 / 18, 2**28
+# and 1.2 ms; r = 600, n = 10,000, three classes, two threads), of more than so many
+# outputs, whose products are BLAS's, as the other (60 classes, n = 6,000); then steps
+# take 2 to 4 iterations in place of up to 50.  `python bench/intervals.py classes` has
+# such fits.  They may take so many bytes, or as many as the features.
+FEW_OUTPUTS, FACTORS_COST, FACTORS_COST_OF_MANY = 6, 1 / 18, 1 / 8
+FACTORS_BYTES = 2**25
+# Share of what fits without a fold have to go, from the fit of all points, that may be
+# left: decisions on held-out points must not remember them.
+REMEMBERED = 1e-3
 
 ADVICE = "raise max_iter, tol or alpha"
 
@@ -192,7 +197,8 @@ class SmoothProblem:
         self, start: tuple[npt.ArrayLike, npt.ArrayLike] | None
     ) -> SmoothModel:
         """Make a model of (coef, intercept), or one without features."""
-        b = self.family.start(self.weight)
+        project = self.family.project
+        b = project(self.family.start(self.weight))
         if not self.fit_intercept:
             b = np.zeros_like(b)
         if start is None:
@@ -205,9 +211,8 @@ class SmoothProblem:
             )
         coef = coef.reshape(self.features.r, -1)
         if self.fit_intercept:
-            b = intercept.reshape(-1) + self.shift(coef)
-        W = self.family.project(np.ascontiguousarray(coef.T))
-        return SmoothModel(W, b)
+            b = project(intercept.reshape(-1) + self.shift(coef))
+        return SmoothModel(project(np.ascontiguousarray(coef.T)), b)
 
     def shift(self, coef: Array) -> Array | float:
         """Compute what means add to intercepts."""
@@ -304,8 +309,7 @@ def run_family(
         With outputs in two dimensions, in the order of alphas.
     """
     tol = check_positive(tol, "tol")
-    max_iter = MAX_ITER if max_iter is None else max_iter
-    max_iter = check_int(max_iter, "max_iter", minimum=0)
+    max_iter = _check_steps(max_iter)
     if isinstance(start, SolveResult):
         start = start.coef, start.intercept
     with single_threaded_blas():
@@ -318,6 +322,10 @@ def run_family(
     for result in results:
         warn_if_not_converged(result)
     return results
+
+
+def _check_steps(max_iter: int | None) -> int:
+    return check_int(MAX_ITER if max_iter is None else max_iter, "max_iter", minimum=0)
 
 
 def _make_problem(
@@ -342,6 +350,7 @@ def decide_without_folds(
     sample_weight: npt.ArrayLike | None,
     fit_intercept: bool,
     tol: float,
+    max_iter: int | None,
     start: tuple[npt.ArrayLike, npt.ArrayLike],
 ) -> Array:
     """Compute f of every point by the machine that has not seen its fold.
@@ -353,6 +362,7 @@ def decide_without_folds(
     folds : array of int, shape (n,)
         From 0 to K - 1.
     alpha, tol : float
+    max_iter : int or None
     start : tuple (coef, intercept)
         Of the machine of all points.
 
@@ -360,6 +370,7 @@ def decide_without_folds(
     -------
     ndarray of shape (k, n)
     """
+    steps = _check_steps(max_iter)
     with single_threaded_blas():
         problem = _make_problem(features, family, sample_weight, fit_intercept)
         model = problem.model_of(start)
@@ -369,7 +380,9 @@ def decide_without_folds(
         for k in range(folds.max() + 1):
             held = folds == k
             some = problem.reweighted(np.where(held, 0.0, problem.weight))
-            result, found = minimise(some, alpha, model, tol, MAX_ITER, preconditioner)
+            result, found = minimise(
+                some, alpha, model, tol, steps, preconditioner, REMEMBERED
+            )
             warn_if_not_converged(result)
             decisions[:, held] = problem.decide(*found)[:, held]
     return decisions
@@ -382,6 +395,7 @@ def minimise(
     tol: float,
     max_iter: int,
     preconditioner: "_Preconditioner | None" = None,
+    share: float = 1.0,
 ) -> tuple[SolveResult, SmoothModel]:
     """Find the minimum for one alpha.
 
@@ -395,6 +409,8 @@ def minimise(
     max_iter : int
     preconditioner : _Preconditioner, optional
         Of a problem that is nearly the same.
+    share : float
+        Of the gap of where it begins, that may be left, unless steps end before.
 
     Returns
     -------
@@ -402,7 +418,7 @@ def minimise(
         With k outputs, in two dimensions.
     model : SmoothModel
     """
-    began, history, first = time.perf_counter(), [], None
+    began, history, first, goal = time.perf_counter(), [], None, tol
     preconditioner = preconditioner or _Preconditioner(problem, alpha)
     constant = problem.model_of(None)
     null = problem.loss(problem.decide(*constant))
@@ -422,7 +438,8 @@ def minimise(
             gap = np.inf
         seconds = time.perf_counter() - began
         history.append(Iteration(n_iter, objective, gap, seconds, f.shape[1], 0.0))
-        if gap <= tol or n_iter == max_iter:
+        goal = min(tol, share * gap) if n_iter == 0 and share < 1 else goal
+        if gap <= goal or n_iter == max_iter:
             break
         precondition = preconditioner(at)
         size = np.sqrt(np.vdot(gradient, precondition(gradient, total)[0]))
@@ -432,6 +449,7 @@ def minimise(
             problem, at, alpha, gradient, total, precondition, accuracy
         )
         preconditioner.n_iter += n_cg
+        del precondition  # and its factors, before new ones are made
         step = _search(
             problem, f, W, V, v, alpha, objective, float(np.vdot(gradient, V))
         )
@@ -480,7 +498,9 @@ class _Preconditioner:
 
     def __call__(self, at: Derivatives) -> Precondition:
         """Take what was made, or make one of derivatives at a model."""
-        if self.n_iter >= FACTORS_COST * self.problem.features.r:
+        few = len(at.diagonal) <= FEW_OUTPUTS
+        cost = FACTORS_COST if few else FACTORS_COST_OF_MANY
+        if self.n_iter >= cost * self.problem.features.r:
             self.factorise(at)
         divide, project = self._kept or self._by_means(at), self.problem.family.project
 
@@ -491,15 +511,17 @@ class _Preconditioner:
         return precondition
 
     def factorise(self, at: Derivatives) -> None:
-        """Factorise what the Hessian has of each output, if there is room for it."""
-        problem, features = self.problem, self.problem.features
-        self.n_iter, factors = 0, []
-        if 8 * len(at.diagonal) * features.r**2 > FACTORS_BYTES:
+        """Factorise what the Hessian has of each output, if that can be."""
+        problem, (k, n), r = self.problem, at.diagonal.shape, self.problem.features.r
+        self.n_iter, self._kept = 0, None
+        if 8 * k * r**2 > max(FACTORS_BYTES, 8 * n * r):
             return
-        for curvature in at.diagonal * problem.weight:
-            H = features.gram(curvature, bordered=problem.fit_intercept)
-            add_penalty(H, features.r, self.alpha)
-            factors.append(factorise(H, features.n_threads))
+        curvature = at.diagonal * problem.weight
+        least = LEAST_CURVATURE * curvature.sum(axis=1).max()
+        try:
+            factors = [self._factor(one, least) for one in curvature]
+        except FloatingPointError:  # they overflow; sums over outputs may not
+            return
 
         def precondition(gradient: Array, total: Array) -> tuple[Array, Array]:
             # in coordinates whose intercept belongs to the features as they are
@@ -512,6 +534,15 @@ class _Preconditioner:
             return step, found[:, -1] + step @ problem.means
 
         self._kept = precondition
+
+    def _factor(self, curvature: Array, least: float) -> Array:
+        """Factorise the Hessian of one output, bordered by that of its intercept."""
+        features, fit_intercept = self.problem.features, self.problem.fit_intercept
+        H = features.gram(curvature, bordered=fit_intercept)
+        add_penalty(H, features.r, self.alpha)
+        if fit_intercept:
+            H[-1, -1] = max(H[-1, -1], least)
+        return factorise(H, features.n_threads)
 
     def _by_means(self, at: Derivatives) -> Precondition:
         """Divide by κ_c·G + alpha, and by κ_c."""
