@@ -456,9 +456,10 @@ class Block:
     def shrink(self, j: int, sign: float, factor: float) -> None:
         """Shrink the ζ of output j on one side, and the flow with it."""
         flow = self.known_flow
-        heavy = sign * flow[j] > 0
-        self.zeta[j, heavy] *= factor
-        flow[j, heavy] *= factor
+        # of all points: a selection of some takes ten times as long
+        factors = np.where(sign * flow[j] > 0, factor, 1.0)
+        self.zeta[j] *= factors
+        flow[j] *= factors
 
     def pull(self, anew: bool) -> Array:
         """Compute Bᵀ Σ_i flow_i z_iᵀ."""
