@@ -22,7 +22,7 @@ from sklearn.svm import LinearSVR
 
 import pskernels as psk
 from pskernels import _products
-from pskernels.objective import find_root
+from pskernels._roots import find_root
 from pskernels.solvers import newton
 
 REGRESSION = [

@@ -1,6 +1,8 @@
 """Examples in docstrings and in the README run, and the README names real commands."""
 
+import ast
 import doctest
+import importlib
 import inspect
 import re
 from pathlib import Path
@@ -179,3 +181,16 @@ def test_tests_that_numerics_names_exist():
     assert files <= tests.keys()
     defined = set(re.findall(r"^def (test_\w+)\(", "".join(tests.values()), re.M))
     assert functions - {file[:-3] for file in files} <= defined
+
+
+@pytest.mark.parametrize(
+    "path", sorted(README.parent.glob("bench/**/*.py")), ids=lambda path: path.stem
+)
+def test_what_benchmarks_import_is_there(path):
+    """They run for minutes, with packages that tests do without: only names here."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and "pskernels" in (node.module or ""):
+            module = importlib.import_module(node.module)
+            for name in node.names:
+                if not hasattr(module, name.name):  # a module of a package
+                    importlib.import_module(f"{node.module}.{name.name}")
