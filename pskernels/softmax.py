@@ -107,7 +107,6 @@ def softmax_without_folds(
     Z, y, alpha, sample_weight, fit_intercept, tol, max_iter, n_threads
         As for `solve_softmax`.
     folds : array of int, shape (n,)
-        From 0 to K - 1.
     start : tuple (coef, intercept)
         Of the machine of all points.
 

@@ -416,9 +416,23 @@ def test_what_cannot_be_calibrated_is_refused(params, message):
 def test_groups_that_do_not_sort_are_refused(calibration):
     X, y = draw(40, seed=0)
     model = SketchedKernelRegressor(loss="squared", calibration=calibration)
-    with pytest.raises(ValueError, match="groups must have labels that sort"):
-        model.fit(X, y, groups=np.array([None, "a"] * 20, dtype=object))
+    for labels, message in (
+        ([2, "a"] * 20, "groups must have labels that sort"),
+        (["a", None] * 20, "label for each point, row 1 has None"),
+        ([0.0, 1.0, np.nan, 1.0] * 10, "label for each point, row 2 has"),
+    ):
+        kind = object if "a" in labels else float
+        with pytest.raises(ValueError, match=message):
+            model.fit(X, y, groups=np.array(labels, dtype=kind))
     model.fit(X, y, groups=np.array(["b", "a"] * 20, dtype=object))
+
+
+def test_a_group_that_is_not_held_out_is_named():
+    X, y = draw(40, seed=0)
+    model = SketchedKernelRegressor(calibration="split", random_state=0)
+    with pytest.warns(UserWarning, match="no point of group 'rare' is held out"):
+        for place in range(2):  # a quarter is held out: at least one of these is not
+            model.fit(X, y, groups=np.where(np.arange(40) == place, "rare", "other"))
 
 
 def test_quantiles_have_two_calibrations():

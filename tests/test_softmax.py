@@ -383,6 +383,21 @@ def test_a_class_of_one_point_has_no_calibration(rng):
         SketchedKernelClassifier(probability=True).fit(X, y)
 
 
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_two_points_of_each_class_are_enough(loss, classes, rng):
+    y = np.repeat(np.arange(classes), 2)
+    model = SketchedKernelClassifier(loss=loss, probability=True, random_state=0)
+    p = model.fit(rng.normal(size=(len(y), 3)), y).predict_proba(np.zeros((1, 3)))
+    assert p.sum() == pytest.approx(1)
+
+
+def test_classes_without_weight_leave_two_or_are_refused(rng):
+    X, y = rng.normal(size=(40, 3)), np.arange(40) % 2
+    with pytest.raises(ValueError, match="two classes .of positive weight., got one"):
+        SketchedKernelClassifier(class_weight={0: 0, 1: 1}).fit(X, y)
+
+
 def test_another_intercept_after_a_warm_start(digits):
     X, _, y, _ = digits
     model = SketchedKernelClassifier(

@@ -392,6 +392,15 @@ class CalibratesIntervals(_Estimator):
             [None if one is None else one[part] for part in (held, rest)]
             for one in (weight, groups)
         )
+        if groups is not None:
+            lost = set(groups[rest].tolist()) - set(groups[held].tolist())
+            if lost:
+                warnings.warn(
+                    f"no point of group {min(lost)!r} is held out: it has no "
+                    "intervals; choose calibration='cv+', or give fit more of its "
+                    "points",
+                    stacklevel=levels_to_the_caller(),
+                )
         fit(X[rest], y[rest], weights[1], labels[1])
         model = self._get_columns(X[rest], y[rest], weights[1])
         self.calibration_ = Calibration(
@@ -736,8 +745,14 @@ def check_groups(groups: Any, n: int) -> AnyArray | None:
     labels = np.asarray(groups)
     if labels.shape != (n,):
         raise ValueError(f"groups must have {n} labels, got shape {labels.shape}")
-    if labels.dtype == object:
+    if labels.dtype.kind in "OfcmM":  # others are neither missing nor mixed
         try:
+            for row, label in enumerate(labels):
+                if label is None or label != label:
+                    raise ValueError(
+                        f"groups must have a label for each point, row {row} has "
+                        f"{label!r}"
+                    )
             np.unique(labels)
         except TypeError as error:
             raise ValueError(f"groups must have labels that sort: {error}") from None

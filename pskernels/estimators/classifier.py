@@ -110,7 +110,9 @@ random_state, verbose
         Whether `predict_proba` is calibrated by five folds, for any loss: a multinomial
         model of held-out decisions (for two classes: Platt's), on the features of all
         points, for up to five times the time ("logistic" of three classes or more:
-        twice).
+        twice).  As in scikit-learn's SVC, `predict` goes by decisions, and may differ
+        from the most probable class, which is right as often or more; and
+        `class_weight` moves decisions only: probabilities are those of the points.
     fit_intercept, solver, tol, max_iter, feature_storage, warm_start
         As for `SketchedKernelRegressor`.
 
@@ -373,7 +375,8 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         if self.class_weight is None:
             return weight
         balance = compute_sample_weight(self.class_weight, y)
-        found: Array | None = balance if weight is None else balance * weight
+        found: Array = balance if weight is None else balance * weight
+        _check_classes(np.unique(np.asarray(y)[found > 0]))
         return found
 
     def _y_options(self) -> dict[str, Any]:
@@ -386,13 +389,7 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         return self._encode_chunk(y)
 
     def _set_classes(self, classes: Any) -> None:
-        if len(classes) < 2:
-            raise ValueError(
-                "y must have at least two classes (of positive weight), got one class: "
-                f"{classes.tolist()[0]!r}"
-                if len(classes)
-                else "there must be at least two classes, got none"
-            )
+        _check_classes(classes)
         self.classes_ = classes
         self._forget_probabilities()
 
@@ -501,7 +498,7 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         else:
             targets = self._encode_chunk(y)
             decisions = np.empty((len(y), *self._decision_shape()))
-            for k in range(FOLDS):
+            for k in np.unique(fold):  # few points have fewer
                 rest, held = fold != k, fold == k
                 some = None if balanced is None else balanced[rest]
                 (result,) = self._solve(
@@ -563,3 +560,14 @@ objective_, converged_, history_, n_features_in_, feature_names_in_
         self, Z: Any, y: Any, options: dict[str, Any]
     ) -> tuple[Loss, None, None]:
         return get_loss(check_option(self.loss, "loss", LOSSES)), None, None
+
+
+def _check_classes(classes: Any) -> None:
+    """Check that there are two of them."""
+    if len(classes) < 2:
+        raise ValueError(
+            "y must have at least two classes (of positive weight), got one class: "
+            f"{classes.tolist()[0]!r}"
+            if len(classes)
+            else "there must be at least two classes, got none"
+        )

@@ -360,7 +360,6 @@ def decide_without_folds(
     features, family, sample_weight, fit_intercept
         As for `run_family`.
     folds : array of int, shape (n,)
-        From 0 to K - 1.
     alpha, tol : float
     max_iter : int or None
     start : tuple (coef, intercept)
@@ -377,7 +376,7 @@ def decide_without_folds(
         preconditioner = _Preconditioner(problem, alpha)
         decisions = problem.decide(*model)
         preconditioner.factorise(family.differentiate(decisions))
-        for k in range(folds.max() + 1):
+        for k in np.unique(folds):
             held = folds == k
             some = problem.reweighted(np.where(held, 0.0, problem.weight))
             result, found = minimise(
