@@ -437,7 +437,7 @@ def minimise(
             gap = np.inf
         seconds = time.perf_counter() - began
         history.append(Iteration(n_iter, objective, gap, seconds, f.shape[1], 0.0))
-        goal = min(tol, share * gap) if n_iter == 0 and share < 1 else goal
+        goal = min(tol, share * gap) if n_iter == 0 else goal
         if gap <= goal or n_iter == max_iter:
             break
         precondition = preconditioner(at)
